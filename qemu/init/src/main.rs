@@ -1,0 +1,3 @@
+//! PID 1 of the test guest.
+
+fn main() {}

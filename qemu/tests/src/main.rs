@@ -1,0 +1,3 @@
+//! Guest test programs.
+
+fn main() {}

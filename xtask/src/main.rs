@@ -1,0 +1,3 @@
+//! `cargo xtask`: fetch, patch, configure, build, boot, test.
+
+fn main() {}
