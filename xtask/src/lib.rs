@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The workbench behind `cargo xtask`: one file per verb, and the few that they share.
+
+// Shared ground.
+pub mod artifact;
+pub mod exit;
+pub mod hash;
+pub mod opts;
+pub mod project;
+pub mod sh;
+pub mod step;
+
+// From a source to a kernel and a module.
+
+// The VM: guests, runs, verdicts.
+
+use opts::Cli;
+use project::Project;
+
+/// Runs one verb.
+pub fn run(cli: &Cli) -> anyhow::Result<exit::Exit> {
+    sh::set_mode(cli.opts.verbose, cli.opts.dry_run);
+    let project = Project::find(&cli.opts)?;
+    let verb = &cli.verb;
+    anyhow::bail!("{verb:?} is not in the tree at {}", project.root.display())
+}
