@@ -36,7 +36,8 @@ impl Lookup for Read {
         let bits = file.sb().data().geometry.block_bits;
         let pos = u64::try_from(pos)?;
         let first = pos >> bits;
-        let max = (pos.saturating_add(len.max(1)) - 1 >> bits) - first + 1;
+        let last = (pos.saturating_add(len.max(1)) - 1) >> bits;
+        let max = last - first + 1;
         let (kind, blocks) = match indirect::find(file, first, max)? {
             Some(Run::Data(block, blocks)) => (
                 Kind::Mapped {

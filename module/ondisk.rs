@@ -210,6 +210,7 @@ kernel::on_disk! {
     }
 
     /// What bigger inodes have behind that: the first `i_extra_isize` bytes of it are in use.
+    #[derive(Default)]
     pub(crate) struct InodeExtra(16) {
         pub(crate) i_extra_isize: Le16,
         pub(crate) i_checksum_hi: Le16,
@@ -242,17 +243,5 @@ impl InodeExtra {
             }
         }
         self
-    }
-}
-
-impl Default for InodeExtra {
-    fn default() -> Self {
-        Self {
-            i_extra_isize: Le16::default(),
-            i_checksum_hi: Le16::default(),
-            i_ctime_extra: Le32::default(),
-            i_mtime_extra: Le32::default(),
-            i_atime_extra: Le32::default(),
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 #ifdef CONFIG_RUST_FS_ABSTRACTIONS
 
+#include <linux/backing-dev.h>
 #include <linux/delayed_call.h>
 #include <linux/fs.h>
 #include <linux/fsnotify.h>

@@ -172,7 +172,6 @@ unsafe impl<T: FileSystem> Sync for FsType<T> {}
 impl<T: FileSystem> FsType<T> {
     /// Makes a type that is not registered.
     #[doc(hidden)]
-    #[expect(clippy::new_without_default)]
     pub const fn new() -> Self {
         // INVARIANT: Not registered.
         Self {

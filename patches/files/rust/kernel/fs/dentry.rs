@@ -15,6 +15,9 @@ use crate::{
 };
 use core::{marker::PhantomData, ptr, ptr::NonNull};
 
+/// Binds a dentry to the call that it is an argument of, and to the task that runs the call.
+type Call<'a, T> = PhantomData<(fn(&'a ()) -> &'a (), T, *mut ())>;
+
 /// The dentry that a lookup has to resolve.
 ///
 /// # Invariants
@@ -23,7 +26,7 @@ use core::{marker::PhantomData, ptr, ptr::NonNull};
 /// are stable.
 pub struct Unhashed<'a, T: FileSystem> {
     dentry: NonNull<bindings::dentry>,
-    _type: PhantomData<(fn(&'a ()) -> &'a (), T, *mut ())>,
+    _call: Call<'a, T>,
 }
 
 /// Proof that a lookup was answered; null, or a dentry that was there already.
@@ -40,7 +43,7 @@ impl<'a, T: FileSystem> Unhashed<'a, T> {
         // INVARIANT: `lookup` is called for such dentries only.
         Self {
             dentry,
-            _type: PhantomData,
+            _call: PhantomData,
         }
     }
 
@@ -77,7 +80,7 @@ impl<'a, T: FileSystem> Unhashed<'a, T> {
 /// parent are stable.
 pub struct Negative<'a, T: FileSystem> {
     dentry: NonNull<bindings::dentry>,
-    _type: PhantomData<(fn(&'a ()) -> &'a (), T, *mut ())>,
+    _call: Call<'a, T>,
 }
 
 /// Proof that a negative dentry was given an inode.
@@ -94,7 +97,7 @@ impl<'a, T: FileSystem> Negative<'a, T> {
         // INVARIANT: Such operations are called for negative dentries, under the lock of the parent.
         Self {
             dentry,
-            _type: PhantomData,
+            _call: PhantomData,
         }
     }
 

@@ -492,15 +492,13 @@ impl<T: FileSystem> Tables<T> {
         from_result(|| {
             // SAFETY: The context holds the root, which pins the superblock.
             let sb = unsafe { SuperBlock::<T>::from_raw((*(*fc).root).d_sb) };
-            // SAFETY: As above.
-            let now = sb.is_read_only();
             // SAFETY: The context is valid.
             let (flags, mask) = unsafe { ((*fc).sb_flags, (*fc).sb_flags_mask) };
             let rdonly = bindings::SB_RDONLY as u32;
             let wanted = if mask & rdonly != 0 {
                 flags & rdonly != 0
             } else {
-                now
+                sb.is_read_only()
             };
             // SAFETY: The context has parameters, which nobody else uses during the call.
             let params = unsafe { context::Tables::<T>::params(fc) };
