@@ -14,6 +14,11 @@ pub mod step;
 // From a source to a kernel and a module.
 
 // The VM: guests, runs, verdicts.
+pub mod accel;
+pub mod initramfs;
+pub mod ktap;
+pub mod qemu;
+pub mod vm;
 
 use opts::Cli;
 use project::Project;
