@@ -214,7 +214,10 @@ fn probe_guest(qemu: &Path, scratch: &Path) -> anyhow::Result<Result<(), String>
         .args(["-machine", "pc,accel=kvm", "-cpu", "host", "-nodefaults"])
         .args(["-no-user-config", "-no-reboot", "-display", "none"])
         .args(["-serial", &format!("file:{}", path("serial"))])
-        .args(["-drive", &format!("if=ide,format=raw,snapshot=on,file={}", path("sector"))])
+        .args([
+            "-drive",
+            &format!("if=ide,format=raw,snapshot=on,file={}", path("sector")),
+        ])
         .spawn(&log)?;
     let begin = Instant::now();
     loop {
@@ -223,7 +226,10 @@ fn probe_guest(qemu: &Path, scratch: &Path) -> anyhow::Result<Result<(), String>
         if text.contains(KVM_DIED) {
             child.kill();
             let detail = text.lines().find(|line| line.contains("failure"));
-            return Ok(Err(format!("{KVM_DIED} ({})", detail.unwrap_or("no detail"))));
+            return Ok(Err(format!(
+                "{KVM_DIED} ({})",
+                detail.unwrap_or("no detail")
+            )));
         }
         if let Some(status) = ended {
             let said = fs::read(file("serial"))?;
@@ -231,7 +237,7 @@ fn probe_guest(qemu: &Path, scratch: &Path) -> anyhow::Result<Result<(), String>
                 return Ok(Ok(()));
             }
             let own = |line: &&str| !line.starts_with(['$', '#']) && !line.is_empty();
-            let detail = text.lines().rev().find(own);
+            let detail = text.lines().find(own);
             return Ok(Err(match detail {
                 Some(detail) => format!("QEMU ended with {status}: {detail}"),
                 None => format!("QEMU ended with {status}, the guest's message did not arrive"),

@@ -19,10 +19,7 @@ use crate::sh::{self, Cmd};
 use crate::step::Step;
 
 /// The guest programs: package, file in the guest. Init must be `/init`.
-const PROGRAMS: &[(&str, &str)] = &[
-    ("rext2-init", "init"),
-    ("rext2-tests", "bin/rext2-tests"),
-];
+const PROGRAMS: &[(&str, &str)] = &[("rext2-init", "init"), ("rext2-tests", "bin/rext2-tests")];
 /// Static, so that a guest needs no dynamic linker and no library.
 const RUSTFLAGS: &str = "-C target-feature=+crt-static";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -129,7 +126,14 @@ fn programs(project: &Project) -> anyhow::Result<PathBuf> {
         .dir(&project.root)
         .env("RUSTFLAGS", RUSTFLAGS)
         .env("CARGO_TARGET_DIR", &target)
-        .args(["build", "--locked", "--profile", "guest", "--target", TARGET]);
+        .args([
+            "build",
+            "--locked",
+            "--profile",
+            "guest",
+            "--target",
+            TARGET,
+        ]);
     for (package, _) in PROGRAMS {
         cargo = cargo.args(["--package", package]);
     }
@@ -137,7 +141,9 @@ fn programs(project: &Project) -> anyhow::Result<PathBuf> {
         .run(&log)
         .context("cannot build the guest programs")
         .exit(Exit::Build)?;
-    let parent = folder.parent().context("a folder of the cache has a parent")?;
+    let parent = folder
+        .parent()
+        .context("a folder of the cache has a parent")?;
     fs::create_dir_all(parent)?;
     let temporary = tempfile::tempdir_in(parent)?;
     for (package, _) in PROGRAMS {

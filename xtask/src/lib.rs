@@ -15,10 +15,21 @@ pub mod step;
 
 // The VM: guests, runs, verdicts.
 pub mod accel;
+pub mod boot;
+pub mod boot_image;
+pub mod console;
+pub mod exec;
+pub mod fsck;
+pub mod guest;
 pub mod initramfs;
 pub mod ktap;
 pub mod qemu;
+pub mod rundir;
+pub mod summary;
+pub mod terminal;
+pub mod verdict;
 pub mod vm;
+pub mod watch;
 
 use opts::Cli;
 use project::Project;

@@ -235,6 +235,11 @@ impl Project {
         self.cache.join("programs").join(hash)
     }
 
+    /// A kernel as QEMU loads it.
+    pub fn boot_image(&self, hash: &str) -> PathBuf {
+        self.cache.join("boot").join(format!("{hash}.elf"))
+    }
+
     /// What this host's KVM showed when it was tried.
     pub fn kvm_memory(&self) -> PathBuf {
         self.cache.join("kvm.json")

@@ -46,6 +46,8 @@ pub struct Port {
 pub struct Disk {
     /// The image.
     pub file: PathBuf,
+    /// The serial by which the guest finds the disk.
+    pub serial: String,
     /// What happens to writes.
     pub access: Access,
 }
@@ -89,11 +91,7 @@ pub fn argv(guest: &Guest) -> Vec<OsString> {
     if let Some(socket) = guest.terminal {
         argv.pair(
             "-chardev",
-            option(
-                "socket,id=terminal,server=on,wait=off,path=",
-                socket,
-                "",
-            ),
+            option("socket,id=terminal,server=on,wait=off,path=", socket, ""),
         )
         .pair("-device", "virtconsole,chardev=terminal");
     }
@@ -115,7 +113,10 @@ pub fn argv(guest: &Guest) -> Vec<OsString> {
         let drive = format!("if=none,id=disk{index},format=raw,cache=unsafe,{access},file=");
         argv.pair("-drive", option(&drive, &disk.file, "")).pair(
             "-device",
-            format!("virtio-blk-{bus},drive=disk{index},num-queues={}", vm.cpus),
+            format!(
+                "virtio-blk-{bus},drive=disk{index},num-queues={},serial={}",
+                vm.cpus, disk.serial
+            ),
         );
     }
     if let Some(socket) = guest.gdb {
@@ -149,5 +150,118 @@ impl Argv {
     fn flags(&mut self, names: &[&str]) -> &mut Self {
         self.0.extend(names.iter().map(OsString::from));
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::Vm;
+
+    fn line(guest: &Guest) -> String {
+        let words: Vec<_> = argv(guest)
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        words.join(" ")
+    }
+
+    fn guest<'a>(vm: &'a Vm, disks: &'a [Disk], ports: &'a [Port]) -> Guest<'a> {
+        Guest {
+            vm,
+            accel: Kind::Tcg,
+            kernel: Path::new("/k/vmlinux"),
+            initrd: Path::new("/r/initramfs"),
+            disks,
+            console: Path::new("/r/console.log"),
+            ports,
+            terminal: None,
+            gdb: None,
+            extra: &[],
+        }
+    }
+
+    fn vm(bus: &str) -> Vm {
+        toml::from_str(&format!(
+            "machine = 'm'\nbus = '{bus}'\ncpu = {{ tcg = 'max', kvm = 'host' }}\ncpus = 2\n\
+             memory = 256\ncmdline = ['console=ttyS0', 'panic=-1']\n\
+             timeouts = {{ boot = 1, run = 2 }}"
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_whole_line_of_a_plain_guest() {
+        let ports = [Port {
+            name: "rext2.ctl",
+            file: "/r/events".into(),
+        }];
+        assert_eq!(
+            line(&guest(&vm("mmio"), &[], &ports)),
+            "-machine m -accel tcg,thread=multi -cpu max -smp 2 -m 256M \
+             -nodefaults -no-user-config -no-reboot -display none \
+             -kernel /k/vmlinux -initrd /r/initramfs -append console=ttyS0 panic=-1 \
+             -chardev file,id=console,path=/r/console.log -serial chardev:console \
+             -device virtio-serial-device \
+             -chardev file,id=port0,path=/r/events \
+             -device virtserialport,chardev=port0,name=rext2.ctl"
+        );
+    }
+
+    #[test]
+    fn the_processor_is_the_hosts_only_under_kvm() {
+        let vm = vm("pci");
+        let mut guest = guest(&vm, &[], &[]);
+        assert!(!line(&guest).contains("host"));
+        guest.accel = Kind::Kvm;
+        assert!(line(&guest).contains("-accel kvm -cpu host"));
+    }
+
+    #[test]
+    fn a_disk_is_written_only_on_request() {
+        let disk = |access| Disk {
+            file: "/i/a,b.img".into(),
+            serial: "s".to_owned(),
+            access,
+        };
+        let disks = [
+            disk(Access::ReadOnly),
+            disk(Access::Snapshot),
+            disk(Access::Write),
+        ];
+        let line = line(&guest(&vm("pci"), &disks, &[]));
+        for (index, access) in ["readonly=on", "snapshot=on", "readonly=off"]
+            .iter()
+            .enumerate()
+        {
+            assert!(
+                line.contains(&format!(
+                    "-drive if=none,id=disk{index},format=raw,cache=unsafe,{access},\
+                     file=/i/a,,b.img -device virtio-blk-pci,drive=disk{index},num-queues=2,serial=s"
+                )),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_terminal_comes_before_the_ports_and_gdb_stops_the_guest() {
+        let ports = [Port {
+            name: "rext2.ctl",
+            file: "/r/events".into(),
+        }];
+        let vm = vm("pci");
+        let mut guest = guest(&vm, &[], &ports);
+        guest.terminal = Some(Path::new("/r/tty"));
+        guest.gdb = Some(Path::new("/r/gdb"));
+        let extra = ["-s".into()];
+        guest.extra = &extra;
+        let line = line(&guest);
+        let terminal = line.find("virtconsole").unwrap();
+        assert!(terminal < line.find("virtserialport").unwrap(), "{line}");
+        assert!(
+            line.ends_with("-gdb unix:/r/gdb,server=on,wait=off -S -s"),
+            "{line}"
+        );
     }
 }

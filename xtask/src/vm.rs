@@ -87,8 +87,8 @@ struct Changes {
 /// The limits of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Until the first sign of life.
-    pub boot: Duration,
+    /// Until the first sign of life; a debugger has none.
+    pub boot: Option<Duration>,
     /// From the first sign of life on; a shell has none.
     pub run: Option<Duration>,
 }
@@ -115,7 +115,9 @@ impl Vm {
     pub fn limits(&self, opts: &Opts, suite: Option<u64>) -> Limits {
         let run = opts.timeout.or(suite).unwrap_or(self.timeouts.run);
         Limits {
-            boot: Duration::from_secs(opts.boot_timeout.unwrap_or(self.timeouts.boot)),
+            boot: Some(Duration::from_secs(
+                opts.boot_timeout.unwrap_or(self.timeouts.boot),
+            )),
             run: Some(Duration::from_secs(run)),
         }
     }

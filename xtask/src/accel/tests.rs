@@ -47,14 +47,20 @@ fn memory() -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn unusable_devices_mean_tcg_or_exit_3() {
     for (host, reason) in [
-        (Fake::new(Err("permission denied"), Ok(())), "permission denied"),
+        (
+            Fake::new(Err("permission denied"), Ok(())),
+            "permission denied",
+        ),
         (Fake::new(Err("cannot create a VM: EBUSY"), Ok(())), "EBUSY"),
         (Fake::new(Ok(()), Err("dies on a test guest")), "dies on"),
     ] {
         let (_folder, memory) = memory();
         let choice = choose(Accel::Auto, &host, &memory).unwrap();
         assert_eq!(choice.kind, Kind::Tcg);
-        assert!(choice.to_string().starts_with("accel=tcg (kvm: "), "{choice}");
+        assert!(
+            choice.to_string().starts_with("accel=tcg (kvm: "),
+            "{choice}"
+        );
         assert!(choice.to_string().contains(reason), "{choice}");
         let error = choose(Accel::Kvm, &host, &memory).unwrap_err();
         assert_eq!(exit::of(&error), Exit::Environment);
@@ -144,7 +150,10 @@ fn the_probe_reads_the_guest_and_not_the_exit_code() {
         ("printf 'rext2: KVM runs\\n' >$serial", Ok(())),
         ("printf 'rext2: KVM runs\\n' >$serial; exit 1", Ok(())),
         ("exit 0", Err("message did not arrive")),
-        ("printf 'rext2: KVM rnus\\n' >$serial", Err("did not arrive")),
+        (
+            "printf 'rext2: KVM rnus\\n' >$serial",
+            Err("did not arrive"),
+        ),
         (
             "echo 'qemu: failed to set MSR 0x10a' >&2; exit 134",
             Err("failed to set MSR"),
