@@ -162,6 +162,8 @@ fn signal_group(group: u32, signal: rustix::process::Signal) {
 enum Stdin {
     Null,
     Bytes(Vec<u8>),
+    /// Set by the caller of `expression`.
+    Other,
     Terminal,
 }
 
@@ -345,9 +347,13 @@ impl Cmd {
         feed: impl FnOnce(&mut dyn std::io::Write) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         self.log_line(log)?;
+        let piped = Cmd {
+            stdin: Stdin::Other,
+            ..self.clone()
+        };
         let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
         let file = append(log)?;
-        let expression = self
+        let expression = piped
             .expression()
             .stdin_file(reader)
             .stderr_to_stdout()
@@ -424,6 +430,7 @@ impl Cmd {
             Stdin::Bytes(bytes) => expression
                 .stdin_bytes(bytes.clone())
                 .before_spawn(own_group),
+            Stdin::Other => expression.before_spawn(own_group),
             // A group of its own could not read the terminal.
             Stdin::Terminal => expression,
         }
@@ -763,6 +770,17 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
         }
         panic!("process {grandchild} is still there");
+    }
+
+    #[test]
+    fn a_child_is_fed() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let feed = |pipe: &mut dyn std::io::Write| Ok(pipe.write_all(b"one two")?);
+        Cmd::new("wc").arg("-w").feed(&log, feed).unwrap();
+        assert!(std::fs::read_to_string(&log).unwrap().ends_with("\n2\n"));
+        assert_eq!(Cmd::new("cat").stdin("x\n").read().unwrap(), "x");
+        assert_eq!(Cmd::new("cat").read().unwrap(), "");
     }
 
     #[test]
