@@ -144,6 +144,7 @@ pub fn shell(project: &Project, shell: Shell) -> anyhow::Result<Exit> {
         },
         disks: vec![shell.disk.clone()],
         files,
+        may_skip: Vec::new(),
         limits,
         gdb: shell.debugger.is_some(),
         extra: shell.extra,
@@ -158,7 +159,7 @@ pub fn shell(project: &Project, shell: Shell) -> anyhow::Result<Exit> {
     drop(observer);
     let run = run?;
     let lists = Lists::load(project)?;
-    let verdict = verdict::of_folder(&run.folder, &run.record, &lists, &[]);
+    let verdict = verdict::of_folder(&run.folder, &run.record, &lists);
     match verdict.exit {
         Exit::Good => {
             if !interactive {

@@ -51,6 +51,7 @@ pub fn run(
         },
         disks: Vec::new(),
         files,
+        may_skip: Vec::new(),
         limits,
         gdb: args.gdb,
         extra: Vec::new(),
@@ -63,7 +64,7 @@ pub fn run(
     let run = guest::run(project, kernel, &plan, &mut observer)?;
     let _ = observer.tick(&[])?;
     let lists = Lists::load(project)?;
-    let verdict = verdict::of_folder(&run.folder, &run.record, &lists, &[]);
+    let verdict = verdict::of_folder(&run.folder, &run.record, &lists);
     status(&run, &verdict)
 }
 

@@ -38,6 +38,8 @@ pub struct Plan<'a> {
     pub disks: Vec<Disk>,
     /// Files for its initramfs: where they are, where they go.
     pub files: Vec<(PathBuf, String)>,
+    /// Tests that may be skipped, by full name.
+    pub may_skip: Vec<String>,
     /// How long it may take.
     pub limits: Limits,
     /// Whether a debugger is waited for.
@@ -226,6 +228,7 @@ impl Setup<'_> {
             repeat: plan.repeat.clone(),
             suite,
             token: plan.job.token.clone(),
+            may_skip: plan.may_skip.clone(),
             kernel: Some(self.kernel.identity.clone()),
             accel: Some(choice),
             disks: self.check(&folder, &end)?,

@@ -33,6 +33,8 @@ pub struct Record {
     pub suite: bool,
     /// What ends the KTAP stream.
     pub token: String,
+    /// Tests that may be skipped, by full name.
+    pub may_skip: Vec<String>,
     /// The kernel; a run made by hand may have none.
     pub kernel: Option<Identity>,
     /// KVM or TCG.

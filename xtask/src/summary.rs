@@ -58,19 +58,9 @@ pub fn block(folder: &Folder, record: &Record, verdict: &Verdict) -> String {
         counts.not_run,
         record.seconds
     ));
-    for (name, test) in bad_tests(verdict) {
-        line(format!("  {:<8}{name}", word(&test.outcome)));
-        for diagnostic in test.diagnostics.iter().take(SHOWN) {
-            line(format!("          {diagnostic}"));
-        }
-    }
-    if let Some(report) = &verdict.ktap {
-        for error in report.errors.iter().take(SHOWN) {
-            line(format!("  KTAP    {error}"));
-        }
-    }
-    for finding in verdict.findings.iter().take(SHOWN) {
-        line(format!("  console {}: {}", finding.line, finding.text));
+    let details = tests(verdict);
+    if !details.is_empty() {
+        line(details.trim_end().to_owned());
     }
     for checked in record.disks.iter().filter(|checked| !checked.clean) {
         line(format!("  disk    {}", checked.disk));
@@ -89,6 +79,29 @@ pub fn block(folder: &Folder, record: &Record, verdict: &Verdict) -> String {
     if !good {
         line(format!("  repeat  {}", record.repeat));
         text.push_str(&tail(folder));
+    }
+    text
+}
+
+/// The tests that failed and why, and the console's complaints.
+pub fn tests(verdict: &Verdict) -> String {
+    let mut text = String::new();
+    let mut line = |words: String| {
+        let _ = writeln!(text, "{words}");
+    };
+    for (name, test) in bad_tests(verdict) {
+        line(format!("  {:<8}{name}", word(&test.outcome)));
+        for diagnostic in test.diagnostics.iter().take(SHOWN) {
+            line(format!("          {diagnostic}"));
+        }
+    }
+    if let Some(report) = &verdict.ktap {
+        for error in report.errors.iter().take(SHOWN) {
+            line(format!("  KTAP    {error}"));
+        }
+    }
+    for finding in verdict.findings.iter().take(SHOWN) {
+        line(format!("  console {}: {}", finding.line, finding.text));
     }
     text
 }

@@ -26,8 +26,6 @@ pub struct Evidence<'a> {
     pub events: &'a [Event],
     /// The KTAP stream, of a suite.
     pub ktap: &'a str,
-    /// Tests that may be skipped, by full name.
-    pub may_skip: &'a [String],
 }
 
 /// What a run was worth.
@@ -50,12 +48,13 @@ pub struct Verdict {
     pub boot_ms: Option<u64>,
 }
 
-fn code<S: serde::Serializer>(exit: &Exit, serializer: S) -> Result<S::Ok, S::Error> {
+/// An exit code as its number.
+pub fn code<S: serde::Serializer>(exit: &Exit, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u8(exit.code())
 }
 
 /// Judges a run by what lies in its folder.
-pub fn of_folder(folder: &Folder, record: &Record, lists: &Lists, may_skip: &[String]) -> Verdict {
+pub fn of_folder(folder: &Folder, record: &Record, lists: &Lists) -> Verdict {
     judge(
         &Evidence {
             record,
@@ -63,7 +62,6 @@ pub fn of_folder(folder: &Folder, record: &Record, lists: &Lists, may_skip: &[St
             qemu_log: &folder.text(&folder.qemu_log()),
             events: &folder.events(),
             ktap: &folder.text(&folder.port(rext2_init::PORT_KTAP)),
-            may_skip,
         },
         lists,
     )
@@ -248,8 +246,8 @@ fn tests(evidence: &Evidence, verdict: &Verdict) -> Option<(Exit, String)> {
     }
     let skipped = |(_, test): &&(String, &ktap::Test)| matches!(test.outcome, Outcome::Skipped(_));
     let leaves = report.leaves();
-    let required = (leaves.iter().filter(skipped))
-        .find(|(name, _)| !evidence.may_skip.iter().any(|allowed| allowed == name));
+    let required =
+        (leaves.iter().filter(skipped)).find(|(name, _)| !evidence.record.may_skip.contains(name));
     if let Some((name, _)) = required {
         return Some((
             Exit::NothingRan,

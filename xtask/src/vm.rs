@@ -91,7 +91,13 @@ pub struct Limits {
     pub boot: Option<Duration>,
     /// From the first sign of life on; a shell has none.
     pub run: Option<Duration>,
+    /// From the guest's last event until the power is off.
+    pub power_off: Duration,
 }
+
+/// What a guest may take to power off; a loaded host under `debug` needs a few
+/// seconds of it.
+pub const POWER_OFF: Duration = Duration::from_secs(30);
 
 impl Vm {
     /// Reads the machine for the project's flavour.
@@ -119,6 +125,7 @@ impl Vm {
                 opts.boot_timeout.unwrap_or(self.timeouts.boot),
             )),
             run: Some(Duration::from_secs(run)),
+            power_off: POWER_OFF,
         }
     }
 }

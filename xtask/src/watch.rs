@@ -19,8 +19,6 @@ use crate::vm::Limits;
 const PERIOD: Duration = Duration::from_millis(10);
 /// What a dying kernel may take to print its trace and to reset the machine.
 const LAST_WORDS: Duration = Duration::from_secs(3);
-/// What a guest may take from its last event to its power-off.
-const POWER_OFF: Duration = Duration::from_secs(30);
 
 /// How a machine ended.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -110,7 +108,7 @@ pub fn watch(
         let end = match (dead, done, alive) {
             _ if left => Some(End::Left),
             (Some(since), _, _) => (since.elapsed() > LAST_WORDS).then_some(End::Dead),
-            (_, Some(since), _) => (since.elapsed() > POWER_OFF).then_some(End::StayedUp),
+            (_, Some(since), _) => (since.elapsed() > limits.power_off).then_some(End::StayedUp),
             (_, _, Some(since)) => (limits.run)
                 .filter(|limit| since.elapsed() > *limit)
                 .map(|limit| End::RunTimeout(limit.as_secs())),
