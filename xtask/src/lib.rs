@@ -15,6 +15,7 @@ pub mod step;
 
 // From a source to a kernel and a module.
 pub mod fetch;
+pub mod patch;
 
 // The VM: guests, runs, verdicts.
 pub mod accel;
@@ -48,6 +49,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     let project = Project::find(&cli.opts)?;
     match &cli.verb {
         Verb::Fetch => fetch::verb(&project)?,
+        Verb::Patch(verb) => patch::verb(&project, verb)?,
         verb => anyhow::bail!("{verb:?} is not in this tree"),
     }
     Ok(Exit::Good)
