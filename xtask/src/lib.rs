@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The workbench behind `cargo xtask`: one file per verb, and the few that they share.
+
+// Shared ground.
+pub mod artifact;
+pub mod exit;
+pub mod hash;
+pub mod lock;
+pub mod opts;
+pub mod project;
+pub mod publish;
+pub mod sh;
+pub mod step;
+
+// From a source to a kernel and a module.
+pub mod fetch;
+pub mod patch;
+
+// The VM: guests, runs, verdicts.
+pub mod accel;
+pub mod boot;
+pub mod boot_image;
+pub mod console;
+pub mod decode;
+pub mod exec;
+pub mod fsck;
+pub mod guest;
+pub mod initramfs;
+pub mod junit;
+pub mod ktap;
+pub mod part;
+pub mod qemu;
+pub mod report;
+pub mod rundir;
+pub mod summary;
+pub mod terminal;
+pub mod verdict;
+pub mod vm;
+pub mod watch;
+
+use exit::Exit;
+use opts::{Cli, Verb};
+use project::Project;
+
+/// Runs one verb.
+pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
+    sh::set_mode(cli.opts.verbose, cli.opts.dry_run);
+    let project = Project::find(&cli.opts)?;
+    match &cli.verb {
+        Verb::Fetch => fetch::verb(&project)?,
+        Verb::Patch(verb) => patch::verb(&project, verb)?,
+        verb => anyhow::bail!("{verb:?} is not in this tree"),
+    }
+    Ok(Exit::Good)
+}

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The command line: every verb and flag of xtask.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Take a Linux kernel, patch it, build it with Rust, load rext2, boot it in
+/// QEMU and judge it.
+#[derive(Parser, Debug, Clone)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 good, 1 tests failed, 2 usage, 3 environment, 4 fetch, 5 patch, 6 config, \
+                  7 build, 10 panic, 11 splat, 12 boot timeout, 13 test timeout, 14 QEMU, 15 nothing ran."
+)]
+pub struct Cli {
+    /// Flags that every verb takes.
+    #[command(flatten)]
+    pub opts: Opts,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Flags with the same name and meaning everywhere.
+#[derive(Args, Debug, Clone)]
+pub struct Opts {
+    /// Kernel base: a folder below patches/
+    #[arg(
+        long,
+        global = true,
+        default_value = "linux-6.12",
+        value_name = "NAME",
+        help_heading = "Kernel"
+    )]
+    pub base: String,
+    /// Use this kernel source (a git tree's HEAD, or an unpacked source); it is only read
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        conflicts_with = "tarball",
+        help_heading = "Kernel"
+    )]
+    pub linux: Option<PathBuf>,
+    /// Use this kernel source archive
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Kernel")]
+    pub tarball: Option<PathBuf>,
+    /// Kernel configuration: fragments of qemu/config
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        help_heading = "Kernel"
+    )]
+    pub flavor: Flavor,
+    /// Change one configuration symbol; may be given several times
+    #[arg(
+        long = "set",
+        global = true,
+        value_name = "CONFIG_X=y",
+        help_heading = "Kernel"
+    )]
+    pub set: Vec<String>,
+    /// Processor architecture
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        help_heading = "Kernel"
+    )]
+    pub arch: Arch,
+    /// Parallel jobs of a build [default: all processors]
+    #[arg(short, long, global = true, value_name = "N", help_heading = "Kernel")]
+    pub jobs: Option<usize>,
+
+    /// How QEMU runs the guest
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        help_heading = "Guest"
+    )]
+    pub accel: Accel,
+    /// Seconds that a booted guest may take [default: from qemu/vm.toml]
+    #[arg(long, global = true, value_name = "SECONDS", help_heading = "Guest")]
+    pub timeout: Option<u64>,
+    /// Seconds until the guest's init must have spoken [default: from qemu/vm.toml]
+    #[arg(long, global = true, value_name = "SECONDS", help_heading = "Guest")]
+    pub boot_timeout: Option<u64>,
+
+    /// Form of the result on stdout
+    #[arg(long, global = true, value_enum, default_value_t, help_heading = "Run")]
+    pub format: Format,
+    /// Print the commands that would change something, and change nothing
+    #[arg(long, global = true, help_heading = "Run")]
+    pub dry_run: bool,
+    /// Show every command
+    #[arg(short, long, global = true, help_heading = "Run")]
+    pub verbose: bool,
+    /// Keep scratch images and folders, and say where they are
+    #[arg(long, global = true, help_heading = "Run")]
+    pub keep: bool,
+    /// Never install a package: print the command and exit 3
+    #[arg(long, global = true, help_heading = "Run")]
+    pub no_install: bool,
+}
+
+/// One verb, each in a file of its own.
+#[derive(Subcommand, Debug, Clone)]
+pub enum Verb {
+    /// Show which tools are here, which are missing, and how to get them
+    Doctor,
+    /// Get or refresh the kernel source
+    Fetch,
+    /// Patch series: files in patches/ and commits in the kernel tree
+    #[command(subcommand)]
+    Patch(PatchVerb),
+    /// Make the kernel configuration and prove that nothing asked for was dropped
+    Config(MakeArgs),
+    /// Build the kernel
+    Build(MakeArgs),
+    /// Build rext2.ko
+    Module(MakeArgs),
+    /// Write rust-project.json and compile_commands.json
+    Ide,
+    /// Boot a guest with rext2 inserted; a shell on a terminal
+    Boot(BootArgs),
+    /// Build what is needed, then read a real ext2 image through rext2 and compare with the C ext2
+    BuildAndBoot(BuildAndBootArgs),
+    /// Run one command in a fresh guest and hand on its output and exit status
+    Exec(ExecArgs),
+    /// Run test suites and judge them
+    Test(TestArgs),
+    /// Judge a saved console log or KTAP stream again, without a guest
+    Report(ReportArgs),
+    /// Remove what this checkout and its cache hold
+    Clean(CleanArgs),
+}
+
+/// What to do with the patch series.
+#[derive(Subcommand, Debug, Clone)]
+pub enum PatchVerb {
+    /// Bring the kernel tree to the state of the series, one commit a patch
+    Apply {
+        /// Drop commits and changes that are not in the series (they stay reachable under a ref)
+        #[arg(long)]
+        discard: bool,
+    },
+    /// Write the commits of the kernel tree back to patches/
+    Export,
+    /// Prove the round trip: apply, export, byte-identical, and again the same tree
+    Check,
+    /// Show the series and the state of the kernel tree
+    Status,
+}
+
+/// Words for make.
+#[derive(Args, Debug, Clone, Default)]
+pub struct MakeArgs {
+    /// Variables and flags for make, such as RUSTC=… or V=1
+    #[arg(last = true, value_name = "MAKE ARGS")]
+    pub make: Vec<String>,
+}
+
+/// `boot`.
+#[derive(Args, Debug, Clone, Default)]
+pub struct BootArgs {
+    /// Wait for gdb before the first instruction, with the module's symbols ready
+    #[arg(long)]
+    pub gdb: bool,
+    /// More arguments for QEMU
+    #[arg(last = true, value_name = "QEMU ARGS")]
+    pub qemu: Vec<String>,
+}
+
+/// `build-and-boot`.
+#[derive(Args, Debug, Clone, Default)]
+pub struct BuildAndBootArgs {
+    /// Read this image instead of one made from the project's sources; it is never written
+    #[arg(long, value_name = "FILE")]
+    pub image: Option<PathBuf>,
+    /// No shell at the end, even on a terminal
+    #[arg(long)]
+    pub no_shell: bool,
+}
+
+/// `exec`.
+#[derive(Args, Debug, Clone, Default)]
+pub struct ExecArgs {
+    /// Wait for gdb before the first instruction
+    #[arg(long)]
+    pub gdb: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// `test`.
+#[derive(Args, Debug, Clone, Default)]
+pub struct TestArgs {
+    /// Suites to run [default: smoke]
+    #[arg(value_name = "SUITE")]
+    pub suites: Vec<String>,
+    /// Run only tests whose name contains this text
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// Show the suites and their tests, and run none
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// `report`.
+#[derive(Args, Debug, Clone, Default)]
+pub struct ReportArgs {
+    /// Console log, KTAP stream or JSON report
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// `clean`.
+#[derive(Args, Debug, Clone, Default)]
+pub struct CleanArgs {
+    /// Also remove downloaded archives and imported sources
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// A named set of Kconfig fragments.
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Flavor {
+    /// Fast to build and to boot
+    #[default]
+    Dev,
+    /// KASAN, lockdep, UBSAN, RCU and context checks
+    Debug,
+    /// The kernel concurrency sanitizer
+    Kcsan,
+    /// No debugging, as a distribution builds it
+    Bench,
+}
+
+impl Flavor {
+    /// The name on the command line and of the fragment.
+    pub fn name(self) -> &'static str {
+        match self {
+            Flavor::Dev => "dev",
+            Flavor::Debug => "debug",
+            Flavor::Kcsan => "kcsan",
+            Flavor::Bench => "bench",
+        }
+    }
+}
+
+/// Processor architecture of kernel and guest.
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Arch {
+    /// 64-bit x86
+    #[default]
+    #[value(name = "x86_64")]
+    X86_64,
+}
+
+/// How QEMU runs the guest's instructions.
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Accel {
+    /// KVM where it really works, else TCG
+    #[default]
+    Auto,
+    /// KVM or nothing
+    Kvm,
+    /// QEMU's own translator
+    Tcg,
+}
+
+/// Form of a result.
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Lines for people
+    #[default]
+    Human,
+    /// One JSON object
+    Json,
+    /// JUnit XML
+    Junit,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn shared_flags_stand_before_and_after_the_verb() {
+        for line in [
+            "xtask --flavor debug -j 3 build -- RUSTC=/x V=1",
+            "xtask build --flavor debug -j 3 -- RUSTC=/x V=1",
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert_eq!(cli.opts.flavor, Flavor::Debug);
+            assert_eq!(cli.opts.jobs, Some(3));
+            let Verb::Build(args) = cli.verb else {
+                panic!("{line}");
+            };
+            assert_eq!(args.make, ["RUSTC=/x", "V=1"]);
+        }
+    }
+
+    #[test]
+    fn exec_takes_its_command_only_after_the_dashes() {
+        assert!(Cli::try_parse_from(["xtask", "exec", "uname"]).is_err());
+        assert!(Cli::try_parse_from(["xtask", "exec"]).is_err());
+        let cli = Cli::try_parse_from(["xtask", "exec", "--", "uname", "-r"]).unwrap();
+        let Verb::Exec(args) = cli.verb else {
+            panic!();
+        };
+        assert_eq!(args.command, ["uname", "-r"]);
+    }
+}
