@@ -11,11 +11,11 @@
 
 use crate::{
     indirect::{self, Run},
-    inode::corrupted,
+    inode,
     ondisk::{self, DirEntry},
     Rext2,
 };
-use core::mem::size_of;
+use core::{fmt, mem::size_of};
 use kernel::{
     fs::{
         buffer::BufHead,
@@ -41,6 +41,13 @@ pub(crate) struct Entry {
     offset: usize,
     /// Length of the name.
     name_len: usize,
+}
+
+/// Reports a damaged directory. Its error is that of a block that cannot be read, as always with
+/// ext2.
+fn corrupted(dir: &INode<Rext2>, what: fmt::Arguments<'_>) -> Error {
+    inode::corrupted(dir, what);
+    EIO
 }
 
 /// One block of a directory.
@@ -140,7 +147,7 @@ impl<'a> Block<'a> {
     }
 
     /// Reports a damaged entry.
-    fn bad(&self, offset: usize, what: core::fmt::Arguments<'_>) -> Error {
+    fn bad(&self, offset: usize, what: fmt::Arguments<'_>) -> Error {
         let pos = self.start + offset as Offset;
         corrupted(
             self.dir,

@@ -27,6 +27,8 @@ use kernel::{
 pub(crate) struct Info {
     /// `i_block`: the block pointers of a file or a directory.
     blocks: [AtomicU32; ondisk::BLOCK_POINTERS],
+    /// `i_file_acl`: the block with the attributes, or 0.
+    file_acl: AtomicU32,
 }
 
 impl Info {
@@ -34,7 +36,13 @@ impl Info {
     pub(crate) fn new() -> Self {
         Self {
             blocks: [const { AtomicU32::new(0) }; ondisk::BLOCK_POINTERS],
+            file_acl: AtomicU32::new(0),
         }
+    }
+
+    /// The block with the attributes, or 0.
+    pub(crate) fn file_acl(&self) -> u32 {
+        self.file_acl.load(Ordering::Acquire)
     }
 
     /// The block pointer at an index, 0 for a hole. A pointer is stored once what it points to is
@@ -148,6 +156,8 @@ fn read<'sb>(
         mtime: time(raw.i_mtime.get(), extra.i_mtime_extra.get()),
         ctime: time(raw.i_ctime.get(), extra.i_ctime_extra.get()),
     })?;
+
+    new.data().file_acl.store(acl, Ordering::Release);
 
     match file_type {
         mode::REGULAR => {

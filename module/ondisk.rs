@@ -6,6 +6,9 @@
 
 use kernel::ondisk::{Le16, Le32};
 
+/// `h_magic` of a block with attributes.
+pub(crate) const XATTR_MAGIC: u32 = 0xea02_0000;
+
 /// `s_magic` of ext2, and of its successors.
 pub(crate) const MAGIC: u16 = 0xef53;
 
@@ -217,6 +220,25 @@ kernel::on_disk! {
         pub(crate) i_ctime_extra: Le32,
         pub(crate) i_mtime_extra: Le32,
         pub(crate) i_atime_extra: Le32,
+    }
+
+    /// The head of a block with attributes; the entries follow.
+    pub(crate) struct XattrHeader(32) {
+        pub(crate) h_magic: Le32,
+        pub(crate) h_refcount: Le32,
+        pub(crate) h_blocks: Le32,
+        pub(crate) h_hash: Le32,
+        pub(crate) h_reserved: [Le32; 4],
+    }
+
+    /// The head of an attribute; the name follows.
+    pub(crate) struct XattrEntry(16) {
+        pub(crate) e_name_len: u8,
+        pub(crate) e_name_index: u8,
+        pub(crate) e_value_offs: Le16,
+        pub(crate) e_value_block: Le32,
+        pub(crate) e_value_size: Le32,
+        pub(crate) e_hash: Le32,
     }
 
     /// The head of a directory entry; the name follows.

@@ -14,6 +14,7 @@
 //! | [`dir`] | the entries of a directory |
 //! | [`namei`] | the operations on names |
 //! | [`symlink`] | links whose target has a block of its own |
+//! | [`xattr`] | extended attributes |
 //!
 //! # What is trusted
 //!
@@ -41,6 +42,7 @@ mod ondisk;
 mod options;
 mod super_block;
 mod symlink;
+mod xattr;
 
 /// The file system type.
 pub(crate) struct Rext2;

@@ -10,6 +10,7 @@ use crate::{
     inode::{self, Info},
     ondisk::{self, incompat, ro_compat, GroupDesc},
     options::{self, Params},
+    xattr::Attributes,
     Rext2,
 };
 use core::{fmt, mem::size_of};
@@ -215,6 +216,7 @@ impl FileSystem for Rext2 {
     type Data = Mount;
     type INodeData = Info;
     type Params = Params;
+    type Xattr = Attributes;
 
     fn init_inode_data() -> impl PinInit<Info, Error> {
         Info::new()
@@ -271,7 +273,7 @@ impl FileSystem for Rext2 {
                     root.size()
                 ),
             );
-            return Err(EUCLEAN);
+            return Err(EINVAL);
         }
         live.set_root(root)
     }

@@ -19,6 +19,7 @@ use kernel::{
         lock::{Excl, Held, Shared},
         sb::{Mounted, NewSb},
         symlink::{self, Target},
+        xattr::Unsupported,
         FileSystem, INode, IRef, Ino, Offset, SuperBlock,
     },
     init::PinInit,
@@ -52,6 +53,7 @@ impl FileSystem for Demo {
     type Data = Data;
     type INodeData = Info;
     type Params = ();
+    type Xattr = Unsupported<Demo>;
 
     fn init_inode_data() -> impl PinInit<Info, Error> {
         try_pin_init!(Info { block <- new_mutex!(0, "Info::block") })

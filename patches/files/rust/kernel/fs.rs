@@ -18,6 +18,7 @@
 //! | `struct file_operations` of a regular file | [`file::Operations`] |
 //! | `struct address_space_operations` | [`aops::Operations`] |
 //! | `struct iomap_ops` | one trait for each use: [`iomap::Lookup`], [`iomap::Overwrite`], [`iomap::Alloc`] |
+//! | `struct xattr_handler` | [`xattr::Operations`] |
 //! | `struct buffer_head` | [`BufHead`](buffer::BufHead) |
 //!
 //! A file system implements [`FileSystem`], chooses the operations of each inode when it sets the
@@ -70,6 +71,7 @@ pub mod iomap;
 pub mod lock;
 pub mod sb;
 pub mod symlink;
+pub mod xattr;
 
 pub use inode::{INode, IRef};
 pub use sb::SuperBlock;
@@ -110,6 +112,9 @@ pub trait FileSystem: Declared + Send + Sync + 'static {
 
     /// The mount options (`fc->fs_private`).
     type Params: Default + Send;
+
+    /// Extended attributes, or [`xattr::Unsupported`].
+    type Xattr: xattr::Operations<FileSystem = Self>;
 
     /// Makes the private part of an inode that has just been allocated.
     fn init_inode_data() -> impl PinInit<Self::INodeData, crate::error::Error>;

@@ -6,7 +6,7 @@ use super::{
     compat,
     dentry::{Created, Negative, Spliced, Unhashed},
     lock::{Excl, Held, Shared},
-    FileSystem, INode, Ino, Offset,
+    xattr, FileSystem, INode, Ino, Offset,
 };
 use crate::{
     bindings,
@@ -160,6 +160,7 @@ impl<O: Operations> Tables<O> {
         } else {
             None
         },
+        listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
         lookup: Some(Self::lookup),
         mkdir: if O::HAS_MKDIR {
             Some(compat::mkdir::<O>)

@@ -25,7 +25,7 @@ use super::{
     aops, compat,
     iomap::{self, to_count, LookupTable},
     lock::{Excl, Guard, Held, Mode, Shared},
-    FileSystem, INode, Offset,
+    xattr, FileSystem, INode, Offset,
 };
 use crate::{
     bindings,
@@ -474,6 +474,7 @@ type ReadMap<O> = <<O as Operations>::Mapping as aops::Operations>::Read;
 impl<O: Operations> Tables<O> {
     pub(super) const INODE_OPS: bindings::inode_operations = bindings::inode_operations {
         fiemap: Some(Self::fiemap),
+        listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
     };

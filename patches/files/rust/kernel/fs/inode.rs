@@ -10,7 +10,7 @@
 //! sees (`I_NEW`). It is set up from the disk and then finished as one kind of file, with the
 //! operations of that kind; dropped before that, it disappears and those who wait for it try again.
 
-use super::{dir, file, symlink, FileSystem, Ino, Offset, SuperBlock};
+use super::{dir, file, symlink, xattr, FileSystem, Ino, Offset, SuperBlock};
 use crate::{
     bindings,
     error::{code::*, Result},
@@ -356,7 +356,7 @@ impl<'sb, T: FileSystem> NewINode<'sb, T> {
         // SAFETY: The inode is valid and ours. The table is static.
         unsafe {
             (*inode).__bindgen_anon_4.i_link = target.cast();
-            (*inode).i_op = ptr::addr_of!(bindings::simple_symlink_inode_operations);
+            (*inode).i_op = &Tables::<T>::FAST_LINK_OPS;
         }
         Ok(self.finish(bindings::S_IFLNK))
     }
@@ -375,6 +375,7 @@ impl<'sb, T: FileSystem> NewINode<'sb, T> {
             let mode = (*inode).i_mode | file_type as u16;
             let dev = bindings::fs_mkdev(major, minor);
             bindings::init_special_inode(inode, mode, dev);
+            (*inode).i_op = &Tables::<T>::SPECIAL_OPS;
         }
         self.finish(file_type)
     }
@@ -415,6 +416,21 @@ impl<T: FileSystem> Drop for NewINode<'_, T> {
 pub(super) struct Tables<T>(PhantomData<T>);
 
 impl<T: FileSystem> Tables<T> {
+    /// The operations of a link whose target is in memory.
+    const FAST_LINK_OPS: bindings::inode_operations = bindings::inode_operations {
+        get_link: Some(bindings::simple_get_link),
+        listxattr: xattr::Tables::<T::Xattr>::LIST,
+        // SAFETY: The table consists of optional function pointers: zero is `None`.
+        ..unsafe { core::mem::zeroed() }
+    };
+
+    /// The operations of a file that is neither regular nor a directory nor a link.
+    const SPECIAL_OPS: bindings::inode_operations = bindings::inode_operations {
+        listxattr: xattr::Tables::<T::Xattr>::LIST,
+        // SAFETY: The table consists of optional function pointers: zero is `None`.
+        ..unsafe { core::mem::zeroed() }
+    };
+
     /// # Safety
     ///
     /// Called by the VFS for a superblock of type `T`.
