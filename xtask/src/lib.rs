@@ -15,9 +15,12 @@ pub mod step;
 
 // From a source to a kernel and a module.
 pub mod build;
+pub mod clean;
+pub mod compile_fail;
 pub mod config;
 pub mod doctor;
 pub mod fetch;
+pub mod ide;
 pub mod install;
 pub mod module;
 pub mod patch;
@@ -40,6 +43,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Verb::Config(args) => build::config_verb(&project.with_make_args(&args.make))?,
         Verb::Build(args) => build::verb(&project.with_make_args(&args.make))?,
         Verb::Module(args) => module::verb(&project.with_make_args(&args.make))?,
+        Verb::Ide => ide::verb(&project)?,
+        Verb::Clean(args) => clean::verb(&project, args)?,
         verb => anyhow::bail!("{verb:?} is not in this tree"),
     }
     Ok(Exit::Good)
