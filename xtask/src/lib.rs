@@ -27,6 +27,26 @@ pub mod patch;
 pub mod toolchain;
 
 // The VM: guests, runs, verdicts.
+pub mod accel;
+pub mod boot;
+pub mod boot_image;
+pub mod console;
+pub mod decode;
+pub mod exec;
+pub mod fsck;
+pub mod guest;
+pub mod initramfs;
+pub mod junit;
+pub mod ktap;
+pub mod part;
+pub mod qemu;
+pub mod report;
+pub mod rundir;
+pub mod summary;
+pub mod terminal;
+pub mod verdict;
+pub mod vm;
+pub mod watch;
 
 use exit::Exit;
 use opts::{Cli, Verb};

@@ -260,6 +260,26 @@ impl Project {
         self.cache.join("initramfs").join(format!("{hash}.cpio"))
     }
 
+    /// The guest programs by the hash of their sources.
+    pub fn guest_programs(&self, hash: &str) -> PathBuf {
+        self.cache.join("programs").join(hash)
+    }
+
+    /// A kernel as QEMU loads it.
+    pub fn boot_image(&self, hash: &str) -> PathBuf {
+        self.cache.join("boot").join(format!("{hash}.elf"))
+    }
+
+    /// What this host's KVM showed when it was tried.
+    pub fn kvm_memory(&self) -> PathBuf {
+        self.cache.join("kvm.json")
+    }
+
+    /// The runs of guests, one folder each.
+    pub fn runs(&self) -> PathBuf {
+        self.out().join("runs")
+    }
+
     /// Test images by the hash of what they are made from.
     pub fn image(&self, name: &str) -> PathBuf {
         self.cache.join("images").join(name)

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `exec -- COMMAND`: one command in a fresh guest, its output and its exit
+//! status handed on.
+//!
+//! The guest's status may be one of xtask's own codes; a line that starts with
+//! `error:` on stderr tells them apart.
+
+use anyhow::Context as _;
+use rext2_init::{Action, Event, Job, PORT_ERR, PORT_OUT};
+use std::io::Write;
+use std::ops::ControlFlow;
+
+use crate::accel::Choice;
+use crate::artifact::{Kernel, Module};
+use crate::boot;
+use crate::console::Lists;
+use crate::exit::{self, Exit};
+use crate::guest::{self, Observer, Plan, Run};
+use crate::opts::ExecArgs;
+use crate::project::Project;
+use crate::rundir::Folder;
+use crate::summary;
+use crate::verdict::{self, Verdict};
+use crate::vm::Vm;
+use crate::watch::Tail;
+
+/// Runs the command; gives its status, or the error that kept it from having one.
+pub fn run(
+    project: &Project,
+    kernel: &Kernel,
+    module: Option<&Module>,
+    args: &ExecArgs,
+) -> anyhow::Result<u8> {
+    let (modules, files) = boot::module_files(module);
+    let mut limits = Vm::load(project)?.limits(&project.opts, None);
+    if args.gdb {
+        (limits.boot, limits.run) = (None, None);
+    }
+    let plan = Plan {
+        name: "exec",
+        repeat: format!("cargo xtask exec -- {}", args.command.join(" ")),
+        job: Job {
+            token: guest::token()?,
+            modules,
+            mounts: Vec::new(),
+            action: Action::Exec {
+                argv: args.command.clone(),
+            },
+            kmemleak: false,
+        },
+        disks: Vec::new(),
+        files,
+        may_skip: Vec::new(),
+        limits,
+        gdb: args.gdb,
+        extra: Vec::new(),
+    };
+    let debugger = args.gdb.then(|| boot::Debugger::new(kernel, module));
+    let mut observer = HandOn {
+        streams: None,
+        debugger,
+    };
+    let run = guest::run(project, kernel, &plan, &mut observer)?;
+    let _ = observer.tick(&[])?;
+    let lists = Lists::load(project)?;
+    let verdict = verdict::of_folder(&run.folder, &run.record, &lists);
+    status(&run, &verdict)
+}
+
+/// The command's status counts; unless the guest itself came to harm.
+fn status(run: &Run, verdict: &Verdict) -> anyhow::Result<u8> {
+    match (verdict.exit, verdict.status) {
+        (Exit::Good, Some(status)) => {
+            u8::try_from(status).context("the guest reported a status that none can have")
+        }
+        (code, _) => {
+            eprint!("{}", summary::tail(&run.folder));
+            Err(exit::error(
+                code,
+                format!("{} (run {})", verdict.reason, run.folder.path().display()),
+            ))
+        }
+    }
+}
+
+/// Hands on what the command prints while it prints it.
+struct HandOn<'a> {
+    streams: Option<[Tail; 2]>,
+    debugger: Option<boot::Debugger<'a>>,
+}
+
+impl Observer for HandOn<'_> {
+    fn starts(&mut self, folder: &Folder, choice: &Choice) -> anyhow::Result<()> {
+        self.streams = Some([PORT_OUT, PORT_ERR].map(|port| Tail::new(&folder.port(port))));
+        match &self.debugger {
+            Some(debugger) => debugger.starts(folder, choice),
+            None => boot::announce(choice),
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, events: &[Event]) -> anyhow::Result<ControlFlow<()>> {
+        if let Some(debugger) = &self.debugger {
+            debugger.tick(events);
+        }
+        let Some([out, err]) = &mut self.streams else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let hand_on = |bytes: Vec<u8>, stream: &mut dyn Write| match bytes.is_empty() {
+            true => Ok(()),
+            false => stream.write_all(&bytes).and_then(|()| stream.flush()),
+        };
+        hand_on(out.bytes(), &mut std::io::stdout()).context("cannot write to stdout")?;
+        hand_on(err.bytes(), &mut std::io::stderr()).context("cannot write to stderr")?;
+        Ok(ControlFlow::Continue(()))
+    }
+}
