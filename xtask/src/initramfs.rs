@@ -15,6 +15,7 @@ use crate::artifact::Kernel;
 use crate::exit::{self, Exit, WithExit as _};
 use crate::hash::Hasher;
 use crate::project::Project;
+use crate::publish;
 use crate::sh::{self, Cmd};
 use crate::step::Step;
 
@@ -79,18 +80,8 @@ fn base(project: &Project, kernel: &Kernel) -> anyhow::Result<PathBuf> {
         let name = module.file_stem().unwrap_or_default().to_string_lossy();
         archive.file(&module_path(&name), 0o644, &fs::read(module)?)?;
     }
-    publish(&file, &archive.finish()?)?;
+    publish::write(&file, &archive.finish()?)?;
     Ok(file)
-}
-
-/// Writes a file of the cache whole or not at all.
-fn publish(file: &Path, content: &[u8]) -> anyhow::Result<()> {
-    let folder = file.parent().context("a file of the cache has a folder")?;
-    fs::create_dir_all(folder)?;
-    let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
-    temporary.write_all(content)?;
-    temporary.persist(file)?;
-    Ok(())
 }
 
 /// Debian's static busybox: the guest's shell and tools.

@@ -74,7 +74,8 @@ fn work(control: &mut Control) -> Result<()> {
     for module in job.modules.iter().rev() {
         modules::remove(module)?;
     }
-    if job.kmemleak {
+    let kmemleak = job.kmemleak && checks::has_kmemleak();
+    if kmemleak {
         if let Some((count, report)) = checks::kmemleak()? {
             control.send(&Event::Leaks { count, report })?;
         }
@@ -87,7 +88,7 @@ fn work(control: &mut Control) -> Result<()> {
     }
     control.send(&Event::End {
         tainted: checks::tainted()?,
-        kmemleak: job.kmemleak,
+        kmemleak,
         uptime_ms: system::uptime_ms()?,
     })
 }
