@@ -14,8 +14,14 @@ pub mod sh;
 pub mod step;
 
 // From a source to a kernel and a module.
+pub mod build;
+pub mod config;
+pub mod doctor;
 pub mod fetch;
+pub mod install;
+pub mod module;
 pub mod patch;
+pub mod toolchain;
 
 // The VM: guests, runs, verdicts.
 pub mod accel;
@@ -52,8 +58,12 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     sh::set_mode(cli.opts.verbose, cli.opts.dry_run);
     let project = Project::find(&cli.opts)?;
     match &cli.verb {
+        Verb::Doctor => return doctor::verb(&project),
         Verb::Fetch => fetch::verb(&project)?,
         Verb::Patch(verb) => patch::verb(&project, verb)?,
+        Verb::Config(args) => build::config_verb(&project.with_make_args(&args.make))?,
+        Verb::Build(args) => build::verb(&project.with_make_args(&args.make))?,
+        Verb::Module(args) => module::verb(&project.with_make_args(&args.make))?,
         verb => anyhow::bail!("{verb:?} is not in this tree"),
     }
     Ok(Exit::Good)
