@@ -4,6 +4,9 @@
 //! and module, each only as far as it is not there already.
 
 use crate::artifact::{Kernel, Module};
+use crate::build;
+use crate::install;
+use crate::module;
 use crate::project::Project;
 
 /// A kernel that can be booted, and the module that fits it.
@@ -15,6 +18,19 @@ pub struct Ready {
 }
 
 /// Brings everything up to date.
-pub fn ready(_project: &Project) -> anyhow::Result<Ready> {
-    anyhow::bail!("chain")
+pub fn ready(project: &Project) -> anyhow::Result<Ready> {
+    install::ensure(project, install::GUEST)?;
+    let kernel = build::run(project)?;
+    let module = match project.base.module {
+        true => Some(module::run(project, &kernel)?),
+        false => None,
+    };
+    Ok(Ready { kernel, module })
+}
+
+/// Prints the commands that would bring everything up to date.
+pub fn dry_run(project: &Project) -> anyhow::Result<()> {
+    build::verb(project)?;
+    println!("# then the module, if the base has one, and QEMU with a fresh run folder");
+    Ok(())
 }

@@ -14,6 +14,7 @@ use std::ops::ControlFlow;
 use crate::accel::Choice;
 use crate::artifact::{Kernel, Module};
 use crate::boot;
+use crate::chain::{self, Ready};
 use crate::console::Lists;
 use crate::decode;
 use crate::exit::{self, Exit};
@@ -25,6 +26,12 @@ use crate::summary;
 use crate::verdict::{self, Verdict};
 use crate::vm::Vm;
 use crate::watch::Tail;
+
+/// The verb.
+pub fn verb(project: &Project, args: &ExecArgs) -> anyhow::Result<u8> {
+    let Ready { kernel, module } = chain::ready(project)?;
+    run(project, &kernel, module.as_ref(), args)
+}
 
 /// Runs the command; gives its status, or the error that kept it from having one.
 pub fn run(

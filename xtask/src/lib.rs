@@ -57,6 +57,10 @@ use project::Project;
 pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     sh::set_mode(cli.opts.verbose, cli.opts.dry_run);
     let project = Project::find(&cli.opts)?;
+    if cli.opts.dry_run && cli.verb.needs_guest() {
+        chain::dry_run(&project)?;
+        return Ok(Exit::Good);
+    }
     match &cli.verb {
         Verb::Doctor => return doctor::verb(&project),
         Verb::Fetch => fetch::verb(&project)?,
@@ -64,6 +68,14 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Verb::Config(args) => build::config_verb(&project.with_make_args(&args.make))?,
         Verb::Build(args) => build::verb(&project.with_make_args(&args.make))?,
         Verb::Module(args) => module::verb(&project.with_make_args(&args.make))?,
+        Verb::Boot(args) => return boot::verb(&project, args),
+        Verb::Exec(args) => {
+            let status = exec::verb(&project, args)?;
+            // The guest's status need not be one of ours.
+            std::process::exit(status.into());
+        }
+        Verb::Test(args) => return test::run(&project, args),
+        Verb::Report(args) => return report::run(&project, args),
         verb => anyhow::bail!("{verb:?} is not in this tree"),
     }
     Ok(Exit::Good)
