@@ -214,3 +214,49 @@ impl Archive {
         Ok(self.bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names, modes and contents, in order.
+    fn entries(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
+        let mut entries = Vec::new();
+        loop {
+            let mut reader = cpio::NewcReader::new(bytes).unwrap();
+            if reader.entry().is_trailer() {
+                return entries;
+            }
+            let (name, mode) = (reader.entry().name().to_owned(), reader.entry().mode());
+            let mut content = Vec::new();
+            std::io::Read::read_to_end(&mut reader, &mut content).unwrap();
+            entries.push((name, mode, content));
+            bytes = reader.finish().unwrap();
+        }
+    }
+
+    #[test]
+    fn folders_stand_before_what_is_in_them() {
+        let mut archive = Archive::default();
+        archive.file("/lib/modules/a.ko", 0o644, b"elf").unwrap();
+        archive.symlink("lib/b", "modules").unwrap();
+        archive.file("/init", 0o755, b"").unwrap();
+        assert_eq!(
+            entries(&archive.finish().unwrap()),
+            [
+                ("lib".to_owned(), 0o040_755, vec![]),
+                ("lib/modules".to_owned(), 0o040_755, vec![]),
+                ("lib/modules/a.ko".to_owned(), 0o100_644, b"elf".to_vec()),
+                ("lib/b".to_owned(), 0o120_777, b"modules".to_vec()),
+                ("init".to_owned(), 0o100_755, vec![]),
+            ]
+        );
+    }
+
+    #[test]
+    fn archives_may_be_strung_together() {
+        let mut archive = Archive::default();
+        archive.file("job.json", 0o644, b"x").unwrap();
+        assert_eq!(archive.finish().unwrap().len() % 4, 0);
+    }
+}

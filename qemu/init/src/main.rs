@@ -75,10 +75,8 @@ fn work(control: &mut Control) -> Result<()> {
         modules::remove(module)?;
     }
     let kmemleak = job.kmemleak && checks::has_kmemleak();
-    if kmemleak {
-        if let Some((count, report)) = checks::kmemleak()? {
-            control.send(&Event::Leaks { count, report })?;
-        }
+    if kmemleak && let Some((count, report)) = checks::kmemleak()? {
+        control.send(&Event::Leaks { count, report })?;
     }
     nix::unistd::sync();
     if matches!(job.action, Action::Suite { .. }) {
