@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use crate::exit::{self, Exit};
 use crate::opts::Accel;
 use crate::project::Project;
+use crate::publish;
 use crate::sh::{self, Cmd};
 
 /// The probe takes a second or two where KVM works, nested or not.
@@ -102,7 +103,9 @@ fn works(host: &dyn Host, memory: &Path) -> anyhow::Result<Result<String, String
         return Ok(Err(why));
     }
     let identity = host.identity()?;
-    if let Some(known) = recall(memory).filter(|known| known.identity == identity) {
+    if let Some(known) =
+        publish::read_json::<Known>(memory).filter(|known| known.identity == identity)
+    {
         return Ok(match known.trouble {
             None => Ok("a test guest ran".to_owned()),
             Some(trouble) => Err(trouble),
@@ -116,21 +119,12 @@ fn works(host: &dyn Host, memory: &Path) -> anyhow::Result<Result<String, String
     })
 }
 
-fn recall(memory: &Path) -> Option<Known> {
-    serde_json::from_slice(&fs::read(memory).ok()?).ok()
-}
-
 fn remember(memory: &Path, identity: &str, trouble: Option<&str>) -> anyhow::Result<()> {
     let known = Known {
         identity: identity.to_owned(),
         trouble: trouble.map(str::to_owned),
     };
-    let folder = memory.parent().context("no folder for what KVM showed")?;
-    fs::create_dir_all(folder)?;
-    let file = tempfile::NamedTempFile::new_in(folder)?;
-    serde_json::to_writer(&file, &known).context("cannot write what KVM showed")?;
-    file.persist(memory)?;
-    Ok(())
+    publish::write_json(memory, &known).context("cannot remember what KVM showed")
 }
 
 /// Remembers that KVM killed a guest after its probe went well.

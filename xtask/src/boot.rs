@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use crate::accel::Choice;
 use crate::artifact::{Kernel, Module};
+use crate::chain::{self, Ready};
 use crate::console::Lists;
 use crate::exit::{self, Exit};
 use crate::guest::{self, Disk, Observer, Plan, Use};
@@ -44,6 +45,12 @@ pub fn module_files(module: Option<&Module>) -> (Vec<GuestModule>, Vec<(PathBuf,
 /// One line that says what runs the guest, and why.
 pub fn announce(choice: &Choice) {
     eprintln!("boot     {choice}");
+}
+
+/// The verb.
+pub fn verb(project: &Project, args: &BootArgs) -> anyhow::Result<Exit> {
+    let Ready { kernel, module } = chain::ready(project)?;
+    run(project, &kernel, module.as_ref(), args)
 }
 
 /// Boots a guest with the scratch image.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::exit::{self, Exit};
 use crate::hash;
 use crate::project::Project;
+use crate::publish;
 
 /// Offsets in the header of a 64-bit ELF file: the section headers' place, and
 /// their size, number and string table.
@@ -37,11 +38,7 @@ pub fn of(project: &Project, vmlinux: &Path) -> anyhow::Result<PathBuf> {
             format!("{} is no 64-bit ELF file; build again", vmlinux.display()),
         )
     })?;
-    let folder = file.parent().context("a file of the cache has a folder")?;
-    fs::create_dir_all(folder)?;
-    let temporary = tempfile::NamedTempFile::new_in(folder)?;
-    fs::write(temporary.path(), elf)?;
-    temporary.persist(&file)?;
+    publish::write(&file, &elf)?;
     Ok(file)
 }
 

@@ -14,9 +14,11 @@ use std::ops::ControlFlow;
 use crate::accel::Choice;
 use crate::artifact::{Kernel, Module};
 use crate::boot;
+use crate::chain::{self, Ready};
 use crate::console::Lists;
+use crate::decode;
 use crate::exit::{self, Exit};
-use crate::guest::{self, Observer, Plan, Run};
+use crate::guest::{self, Disk, Observer, Plan, Run};
 use crate::opts::ExecArgs;
 use crate::project::Project;
 use crate::rundir::Folder;
@@ -25,6 +27,12 @@ use crate::verdict::{self, Verdict};
 use crate::vm::Vm;
 use crate::watch::Tail;
 
+/// The verb.
+pub fn verb(project: &Project, args: &ExecArgs) -> anyhow::Result<u8> {
+    let Ready { kernel, module } = chain::ready(project)?;
+    run(project, &kernel, module.as_ref(), args)
+}
+
 /// Runs the command; gives its status, or the error that kept it from having one.
 pub fn run(
     project: &Project,
@@ -32,43 +40,73 @@ pub fn run(
     module: Option<&Module>,
     args: &ExecArgs,
 ) -> anyhow::Result<u8> {
-    let (modules, files) = boot::module_files(module);
-    let mut limits = Vm::load(project)?.limits(&project.opts, None);
-    if args.gdb {
-        (limits.boot, limits.run) = (None, None);
-    }
-    let plan = Plan {
+    let program = Program {
         name: "exec",
         repeat: format!("cargo xtask exec -- {}", args.command.join(" ")),
-        job: Job {
-            token: guest::token()?,
-            modules,
-            mounts: Vec::new(),
-            action: Action::Exec {
-                argv: args.command.clone(),
-            },
-            kmemleak: false,
-        },
+        argv: args.command.clone(),
         disks: Vec::new(),
-        files,
-        may_skip: Vec::new(),
-        limits,
-        gdb: args.gdb,
-        extra: Vec::new(),
+        debugger: args.gdb.then(|| boot::Debugger::new(kernel, module)),
     };
-    let debugger = args.gdb.then(|| boot::Debugger::new(kernel, module));
-    let mut observer = HandOn {
-        streams: None,
-        debugger,
-    };
-    let run = guest::run(project, kernel, &plan, &mut observer)?;
-    let _ = observer.tick(&[])?;
-    let lists = Lists::load(project)?;
-    let verdict = verdict::of_folder(&run.folder, &run.record, &lists);
-    status(&run, &verdict)
+    program.run(project, kernel, module)
 }
 
-/// The command's status counts; unless the guest itself came to harm.
+/// A program for a fresh guest.
+pub struct Program<'a> {
+    /// What it is run for: the verb.
+    pub name: &'a str,
+    /// The command that repeats it.
+    pub repeat: String,
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// The guest's disks.
+    pub disks: Vec<Disk>,
+    /// Whether a debugger is waited for.
+    pub debugger: Option<boot::Debugger<'a>>,
+}
+
+impl Program<'_> {
+    /// Runs it, hands on its output, and gives its status.
+    pub fn run(
+        self,
+        project: &Project,
+        kernel: &Kernel,
+        module: Option<&Module>,
+    ) -> anyhow::Result<u8> {
+        let (modules, files) = boot::module_files(module);
+        let mut limits = Vm::load(project)?.limits(&project.opts, None);
+        if self.debugger.is_some() {
+            (limits.boot, limits.run) = (None, None);
+        }
+        let plan = Plan {
+            name: self.name,
+            repeat: self.repeat,
+            job: Job {
+                token: guest::token()?,
+                modules,
+                mounts: Vec::new(),
+                action: Action::Exec { argv: self.argv },
+                kmemleak: false,
+            },
+            disks: self.disks,
+            files,
+            may_skip: Vec::new(),
+            limits,
+            gdb: self.debugger.is_some(),
+            extra: Vec::new(),
+        };
+        let mut observer = HandOn {
+            streams: None,
+            debugger: self.debugger,
+        };
+        let run = guest::run(project, kernel, &plan, &mut observer)?;
+        let _ = observer.tick(&[])?;
+        let verdict = verdict::of_folder(&run.folder, &run.record, &Lists::load(project)?);
+        decode::console(project, kernel, module, &run.folder, &verdict);
+        status(&run, &verdict)
+    }
+}
+
+/// The program's status counts; unless the guest itself came to harm.
 fn status(run: &Run, verdict: &Verdict) -> anyhow::Result<u8> {
     match (verdict.exit, verdict.status) {
         (Exit::Good, Some(status)) => {
@@ -76,9 +114,10 @@ fn status(run: &Run, verdict: &Verdict) -> anyhow::Result<u8> {
         }
         (code, _) => {
             eprint!("{}", summary::tail(&run.folder));
+            let folder = run.folder.path().display();
             Err(exit::error(
                 code,
-                format!("{} (run {})", verdict.reason, run.folder.path().display()),
+                format!("{} (run {folder})", verdict.reason),
             ))
         }
     }

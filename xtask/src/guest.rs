@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::accel::{self, Choice, Kind, Machine};
+use crate::accel::{self, Choice, Host, Kind, Machine};
 use crate::artifact::Kernel;
 use crate::boot_image;
 use crate::console::{self, Lists};
@@ -116,8 +116,7 @@ pub fn run(
     let qemu = accel::qemu()?;
     let host = Machine::new(project, &qemu);
     let memory = project.kvm_memory();
-    let choice = accel::choose(project.opts.accel, &host, &memory)?;
-    let run = Setup {
+    let setup = Setup {
         project,
         kernel,
         plan,
@@ -125,18 +124,31 @@ pub fn run(
         lists: &lists,
         qemu: &qemu,
     };
-    let first = run.once(choice, observer)?;
-    let Some(trouble) = first.killed_by_kvm(&lists) else {
+    with_fallback(project.opts.accel, &host, &memory, &lists, |choice| {
+        setup.once(choice, observer)
+    })
+}
+
+/// Runs once; and once more under TCG if KVM killed the guest and nobody
+/// insists on KVM. What KVM did is remembered.
+fn with_fallback(
+    want: Accel,
+    host: &dyn Host,
+    memory: &Path,
+    lists: &Lists,
+    mut once: impl FnMut(Choice) -> anyhow::Result<Run>,
+) -> anyhow::Result<Run> {
+    let first = once(accel::choose(want, host, memory)?)?;
+    let Some(trouble) = first.killed_by_kvm(lists) else {
         return Ok(first);
     };
     let trouble = format!("/dev/kvm killed a guest: {trouble}");
-    accel::distrust(&host, &memory, &trouble)?;
-    if project.opts.accel == Accel::Kvm {
+    accel::distrust(host, memory, &trouble)?;
+    if want == Accel::Kvm {
         return Ok(first);
     }
     step::note(&format!("{trouble}; the run is repeated under TCG"));
-    let choice = accel::choose(Accel::Auto, &host, &memory)?;
-    run.once(choice, observer)
+    once(accel::choose(want, host, memory)?)
 }
 
 impl Run {
@@ -267,4 +279,78 @@ fn copy_sparse(from: &Path, to: &Path, log: &Path) -> anyhow::Result<()> {
         .arg(to)
         .run(log)
         .with_context(|| format!("cannot copy {}", from.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// KVM that passes its probe.
+    struct Works;
+
+    impl Host for Works {
+        fn create_vm(&self) -> Result<(), String> {
+            Ok(())
+        }
+        fn run_guest(&self) -> Result<(), String> {
+            Ok(())
+        }
+        fn identity(&self) -> anyhow::Result<String> {
+            Ok("host".to_owned())
+        }
+    }
+
+    /// The accelerators of the runs, when KVM kills every guest.
+    fn runs(want: Accel, memory: &Path) -> Vec<Kind> {
+        let scratch = tempfile::tempdir().unwrap();
+        let lists = Path::new(env!("CARGO_MANIFEST_DIR")).join("../qemu/console.toml");
+        let mut kinds = Vec::new();
+        with_fallback(
+            want,
+            &Works,
+            memory,
+            &Lists::read(&lists).unwrap(),
+            |choice| {
+                kinds.push(choice.kind);
+                let folder = Folder::open(scratch.path());
+                let log = match choice.kind {
+                    Kind::Kvm => "KVM internal error. Suberror: 1\nemulation failure\n",
+                    Kind::Tcg => "",
+                };
+                fs::write(folder.qemu_log(), log)?;
+                let record = Record {
+                    name: "boot".to_owned(),
+                    repeat: String::new(),
+                    suite: false,
+                    token: String::new(),
+                    may_skip: Vec::new(),
+                    kernel: None,
+                    accel: Some(choice),
+                    end: End::Dead,
+                    seconds: 0.0,
+                    disks: Vec::new(),
+                };
+                Ok(Run { folder, record })
+            },
+        )
+        .unwrap();
+        kinds
+    }
+
+    #[test]
+    fn a_guest_that_kvm_kills_runs_once_more_and_kvm_is_not_trusted_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = folder.path().join("kvm.json");
+        assert_eq!(runs(Accel::Auto, &memory), [Kind::Kvm, Kind::Tcg]);
+        assert_eq!(runs(Accel::Auto, &memory), [Kind::Tcg]);
+        let error = accel::choose(Accel::Kvm, &Works, &memory).unwrap_err();
+        assert!(format!("{error:#}").contains("killed a guest"), "{error:#}");
+    }
+
+    #[test]
+    fn who_insists_on_kvm_gets_its_death() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = folder.path().join("kvm.json");
+        assert_eq!(runs(Accel::Kvm, &memory), [Kind::Kvm]);
+    }
 }

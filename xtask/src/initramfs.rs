@@ -15,6 +15,7 @@ use crate::artifact::Kernel;
 use crate::exit::{self, Exit, WithExit as _};
 use crate::hash::Hasher;
 use crate::project::Project;
+use crate::publish;
 use crate::sh::{self, Cmd};
 use crate::step::Step;
 
@@ -79,18 +80,8 @@ fn base(project: &Project, kernel: &Kernel) -> anyhow::Result<PathBuf> {
         let name = module.file_stem().unwrap_or_default().to_string_lossy();
         archive.file(&module_path(&name), 0o644, &fs::read(module)?)?;
     }
-    publish(&file, &archive.finish()?)?;
+    publish::write(&file, &archive.finish()?)?;
     Ok(file)
-}
-
-/// Writes a file of the cache whole or not at all.
-fn publish(file: &Path, content: &[u8]) -> anyhow::Result<()> {
-    let folder = file.parent().context("a file of the cache has a folder")?;
-    fs::create_dir_all(folder)?;
-    let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
-    temporary.write_all(content)?;
-    temporary.persist(file)?;
-    Ok(())
 }
 
 /// Debian's static busybox: the guest's shell and tools.
@@ -221,5 +212,51 @@ impl Archive {
     fn finish(mut self) -> anyhow::Result<Vec<u8>> {
         cpio::newc::trailer(&mut self.bytes).context("cannot end the archive")?;
         Ok(self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names, modes and contents, in order.
+    fn entries(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
+        let mut entries = Vec::new();
+        loop {
+            let mut reader = cpio::NewcReader::new(bytes).unwrap();
+            if reader.entry().is_trailer() {
+                return entries;
+            }
+            let (name, mode) = (reader.entry().name().to_owned(), reader.entry().mode());
+            let mut content = Vec::new();
+            std::io::Read::read_to_end(&mut reader, &mut content).unwrap();
+            entries.push((name, mode, content));
+            bytes = reader.finish().unwrap();
+        }
+    }
+
+    #[test]
+    fn folders_stand_before_what_is_in_them() {
+        let mut archive = Archive::default();
+        archive.file("/lib/modules/a.ko", 0o644, b"elf").unwrap();
+        archive.symlink("lib/b", "modules").unwrap();
+        archive.file("/init", 0o755, b"").unwrap();
+        assert_eq!(
+            entries(&archive.finish().unwrap()),
+            [
+                ("lib".to_owned(), 0o040_755, vec![]),
+                ("lib/modules".to_owned(), 0o040_755, vec![]),
+                ("lib/modules/a.ko".to_owned(), 0o100_644, b"elf".to_vec()),
+                ("lib/b".to_owned(), 0o120_777, b"modules".to_vec()),
+                ("init".to_owned(), 0o100_755, vec![]),
+            ]
+        );
+    }
+
+    #[test]
+    fn archives_may_be_strung_together() {
+        let mut archive = Archive::default();
+        archive.file("job.json", 0o644, b"x").unwrap();
+        assert_eq!(archive.finish().unwrap().len() % 4, 0);
     }
 }

@@ -50,6 +50,7 @@ pub const BUILD: &[Tool] = &[
 /// To run a guest and to make and check its images.
 pub const GUEST: &[Tool] = &[
     Tool::Program("qemu-system-x86_64", "qemu-system-x86"),
+    Tool::Program("busybox", "busybox-static"),
     Tool::Program("mke2fs", "e2fsprogs"),
     Tool::Program("e2fsck", "e2fsprogs"),
     Tool::Program("debugfs", "e2fsprogs"),

@@ -68,8 +68,9 @@ fn text(part: &Part) -> String {
             part.reason
         ),
     };
-    if let Some(verdict) = &part.verdict {
-        text.push_str(&summary::tests(verdict));
+    match &part.verdict {
+        Some(verdict) => text.push_str(&summary::tests(verdict)),
+        None => text.push_str(&summary::cases(&part.cases)),
     }
     if part.exit != Exit::Good && !part.repeat.is_empty() {
         text.push_str(&format!("  repeat  {}\n", part.repeat));
@@ -156,6 +157,7 @@ fn of_text(name: &str, text: &str, lists: &Lists) -> Part {
         seconds: 0.0,
         folder: None,
         repeat: String::new(),
+        cases: Vec::new(),
         verdict: Some(Verdict {
             exit,
             reason,

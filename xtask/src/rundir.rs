@@ -170,3 +170,41 @@ fn prune(runs: &Path) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_finished_runs_are_dropped_and_the_oldest_first() {
+        let runs = tempfile::tempdir().unwrap();
+        let folder = |name: &str| runs.path().join(name);
+        fs::create_dir(folder("running")).unwrap();
+        for index in 0..KEPT + 2 {
+            let run = folder(&format!("run{index}"));
+            fs::create_dir(&run).unwrap();
+            let file = fs::File::create(run.join("run.json")).unwrap();
+            let age = std::time::Duration::from_secs((1000 - index) as u64);
+            let time = std::time::SystemTime::now() - age;
+            file.file().set_modified(time).unwrap();
+        }
+        prune(runs.path()).unwrap();
+        assert!(folder("running").is_dir());
+        assert!(!folder("run2").exists());
+        assert!(folder("run3").exists());
+        let left = fs::read_dir(runs.path()).unwrap().count();
+        assert_eq!(left, KEPT - 1 + 1);
+    }
+
+    #[test]
+    fn half_an_event_is_no_event() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::open(folder.path());
+        fs::write(
+            folder.port(PORT_CTL),
+            "{\"event\":\"exit\",\"status\":3}\nnoise\n{\"event\":\"exit\",\"sta",
+        )
+        .unwrap();
+        assert_eq!(folder.events(), [Event::Exit { status: 3 }]);
+    }
+}

@@ -7,6 +7,7 @@ use rext2_init::Event;
 use std::fmt::Write as _;
 
 use crate::ktap::{Outcome, Test};
+use crate::part::Case;
 use crate::rundir::{Folder, Record};
 use crate::verdict::Verdict;
 
@@ -102,6 +103,20 @@ pub fn tests(verdict: &Verdict) -> String {
     }
     for finding in verdict.findings.iter().take(SHOWN) {
         line(format!("  console {}: {}", finding.line, finding.text));
+    }
+    text
+}
+
+/// The cases that failed on the host and what they said last.
+pub fn cases(cases: &[Case]) -> String {
+    let mut text = String::new();
+    let bad = |case: &&Case| !matches!(case.outcome, Outcome::Passed | Outcome::Skipped(_));
+    for case in cases.iter().filter(bad) {
+        let _ = writeln!(text, "  {:<8}{}", word(&case.outcome), case.name);
+        let from = case.output.len().saturating_sub(SHOWN);
+        for line in &case.output[from..] {
+            let _ = writeln!(text, "          {line}");
+        }
     }
     text
 }

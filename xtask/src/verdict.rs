@@ -290,3 +290,86 @@ fn splats(evidence: &Evidence, verdict: &Verdict, lists: &Lists) -> Option<(Exit
         _ => None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn lists() -> Lists {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../qemu/console.toml");
+        Lists::read(&file).unwrap()
+    }
+
+    fn record() -> Record {
+        Record {
+            name: "suite".to_owned(),
+            repeat: String::new(),
+            suite: true,
+            token: "t".to_owned(),
+            may_skip: Vec::new(),
+            kernel: None,
+            accel: None,
+            end: End::Down {
+                status: "exit status: 0".to_owned(),
+                success: true,
+            },
+            seconds: 1.0,
+            disks: Vec::new(),
+        }
+    }
+
+    fn judged(record: &Record, lines: &str) -> (Exit, String) {
+        let evidence = Evidence {
+            record,
+            console: "",
+            qemu_log: "",
+            events: &[],
+            ktap: &format!("KTAP version 1\n{lines}# rext2-end t\n"),
+        };
+        let verdict = judge(&evidence, &lists());
+        (verdict.exit, verdict.reason)
+    }
+
+    #[test]
+    fn a_damaged_disk_fails_a_run_whose_tests_passed() {
+        let mut record = record();
+        record.disks = vec![Checked {
+            disk: "data".to_owned(),
+            clean: false,
+            output: "e2fsck 1.47.0\nBlock bitmap differences: -5\n".to_owned(),
+        }];
+        let (exit, reason) = judged(&record, "1..1\nok 1 a\n");
+        assert_eq!(exit, Exit::TestsFailed);
+        assert!(reason.contains("data is damaged: Block bitmap"), "{reason}");
+        record.disks[0].clean = true;
+        assert_eq!(judged(&record, "1..1\nok 1 a\n").0, Exit::Good);
+    }
+
+    #[test]
+    fn only_a_listed_test_may_be_skipped() {
+        let lines = "1..2\nok 1 a\nok 2 b # SKIP no kmemleak\n";
+        let mut record = record();
+        let (exit, reason) = judged(&record, lines);
+        assert_eq!(exit, Exit::NothingRan);
+        assert!(reason.contains("b was skipped"), "{reason}");
+        record.may_skip = vec!["b".to_owned()];
+        assert_eq!(judged(&record, lines).0, Exit::Good);
+        let all = "1..1\nok 1 b # SKIP no kmemleak\n";
+        assert_eq!(judged(&record, all).0, Exit::NothingRan);
+    }
+
+    #[test]
+    fn every_other_end_of_the_machine_spoils_good_tests() {
+        let lines = "1..1\nok 1 a\n";
+        for (end, exit) in [
+            (End::Dead, Exit::Panic),
+            (End::BootTimeout(1), Exit::BootTimeout),
+            (End::RunTimeout(1), Exit::TestTimeout),
+            (End::StayedUp, Exit::TestTimeout),
+        ] {
+            let record = Record { end, ..record() };
+            assert_eq!(judged(&record, lines).0, exit);
+        }
+    }
+}

@@ -14,7 +14,7 @@ use crate::{Bench, expect, patient, token_line};
 /// Runs a script that knows the run's files by name: `$console`, `$ktap`,
 /// `$events`.
 fn run(script: &str, limits: &Limits) -> (End, Verdict) {
-    let bench = Bench::new();
+    let bench = Bench::empty();
     let head: String = [
         ("console", "console.log"),
         ("ktap", "ktap"),

@@ -51,7 +51,7 @@ pub struct Bench {
 
 impl Bench {
     /// An empty folder.
-    pub fn new() -> Self {
+    pub fn empty() -> Self {
         Bench {
             scratch: tempfile::tempdir().unwrap(),
         }

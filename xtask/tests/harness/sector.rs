@@ -69,7 +69,7 @@ fn sector(message: &str, tail: Tail) -> [u8; 512] {
 
 /// Boots the sector under TCG. Its one serial port is console and KTAP at once.
 fn boot(message: &str, tail: Tail, limits: &Limits) -> (End, Verdict) {
-    let bench = Bench::new();
+    let bench = Bench::empty();
     let image = bench.file("sector.img");
     std::fs::write(&image, sector(message, tail)).unwrap();
     let (console, ktap) = (bench.file("console.log"), bench.file("ktap"));
