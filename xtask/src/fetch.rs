@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 
 /// The branch that holds the pristine source.
 pub const BASE_BRANCH: &str = "base";
+/// The branch on which the series is applied.
+pub const WORK_BRANCH: &str = "rext2";
 
 /// Where a source comes from, and the name under which its import is remembered.
 enum Origin {
@@ -89,8 +91,21 @@ fn usable(project: &Project, record: &Path) -> Option<Source> {
     if source.git != project.tree(&source.key) {
         return None;
     }
-    let base = fs::read_to_string(source.git.join(".git/refs/heads").join(BASE_BRANCH)).ok()?;
-    (base.trim() == source.commit && source.git.join("Makefile").is_file()).then_some(source)
+    let file = source.git.join(".git/refs/heads").join(BASE_BRANCH);
+    if fs::read_to_string(file).is_ok_and(|base| base.trim() == source.commit) {
+        return source
+            .git
+            .join(".git/objects/pack")
+            .is_dir()
+            .then_some(source);
+    }
+    // Someone moved the branch, or git has packed its refs.
+    let name = format!("refs/heads/{BASE_BRANCH}");
+    Cmd::git(&source.git)
+        .args(["update-ref", &name, &source.commit])
+        .read()
+        .ok()?;
+    Some(source)
 }
 
 fn from_tarball(project: &Project, file: &Path) -> anyhow::Result<Source> {
@@ -208,6 +223,26 @@ fn import(project: &Project, record: &Path, origin: &Origin) -> anyhow::Result<S
     // The same content from another origin: its tree may hold the user's work.
     let same = project.sources().join(format!("tree-{}.json", source.key));
     if usable(project, &same).is_none() {
+        if place.exists() {
+            // Whatever happened to it, it may hold the user's work.
+            let name = |n: usize| {
+                PathBuf::from(format!(
+                    "{}.damaged{}",
+                    place.display(),
+                    if n == 0 { String::new() } else { n.to_string() }
+                ))
+            };
+            let aside = (0..)
+                .map(name)
+                .find(|path| !path.exists())
+                .context("no free name")?;
+            step::note(&format!(
+                "{} is damaged; it is kept as {}",
+                place.display(),
+                aside.display()
+            ));
+            publish::folder(&place, &aside)?;
+        }
         publish::folder(&half, &place)?;
         publish::write_json(&same, &source)?;
     }

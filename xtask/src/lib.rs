@@ -14,10 +14,44 @@ pub mod sh;
 pub mod step;
 
 // From a source to a kernel and a module.
+pub mod build;
+pub mod clean;
+pub mod compile_fail;
+pub mod config;
+pub mod doctor;
 pub mod fetch;
+pub mod ide;
+pub mod install;
+pub mod module;
+pub mod patch;
+pub mod toolchain;
 
 // The VM: guests, runs, verdicts.
+pub mod accel;
+pub mod boot;
+pub mod boot_image;
+pub mod chain;
+pub mod console;
+pub mod decode;
+pub mod exec;
+pub mod fsck;
+pub mod guest;
+pub mod host_tests;
 pub mod images;
+pub mod initramfs;
+pub mod junit;
+pub mod ktap;
+pub mod part;
+pub mod qemu;
+pub mod report;
+pub mod rundir;
+pub mod suites;
+pub mod summary;
+pub mod terminal;
+pub mod test;
+pub mod verdict;
+pub mod vm;
+pub mod watch;
 
 use exit::Exit;
 use opts::{Cli, Verb};
@@ -27,8 +61,27 @@ use project::Project;
 pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     sh::set_mode(cli.opts.verbose, cli.opts.dry_run);
     let project = Project::find(&cli.opts)?;
+    if cli.opts.dry_run && cli.verb.needs_guest() {
+        chain::dry_run(&project)?;
+        return Ok(Exit::Good);
+    }
     match &cli.verb {
+        Verb::Doctor => return doctor::verb(&project),
         Verb::Fetch => fetch::verb(&project)?,
+        Verb::Patch(verb) => patch::verb(&project, verb)?,
+        Verb::Config(args) => build::config_verb(&project.with_make_args(&args.make))?,
+        Verb::Build(args) => build::verb(&project.with_make_args(&args.make))?,
+        Verb::Module(args) => module::verb(&project.with_make_args(&args.make))?,
+        Verb::Ide => ide::verb(&project)?,
+        Verb::Clean(args) => clean::verb(&project, args)?,
+        Verb::Boot(args) => return boot::verb(&project, args),
+        Verb::Exec(args) => {
+            let status = exec::verb(&project, args)?;
+            // The guest's status need not be one of ours.
+            std::process::exit(status.into());
+        }
+        Verb::Test(args) => return test::run(&project, args),
+        Verb::Report(args) => return report::run(&project, args),
         verb => anyhow::bail!("{verb:?} is not in this tree"),
     }
     Ok(Exit::Good)

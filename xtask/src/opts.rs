@@ -144,6 +144,16 @@ pub enum Verb {
     Clean(CleanArgs),
 }
 
+impl Verb {
+    /// Whether the verb ends in a guest.
+    pub fn needs_guest(&self) -> bool {
+        matches!(
+            self,
+            Verb::Boot(_) | Verb::BuildAndBoot(_) | Verb::Exec(_) | Verb::Test(_)
+        )
+    }
+}
+
 /// What to do with the patch series.
 #[derive(Subcommand, Debug, Clone)]
 pub enum PatchVerb {

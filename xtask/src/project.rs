@@ -220,6 +220,36 @@ impl Project {
         }
     }
 
+    /// What clean removes: all that can be built again.
+    pub fn made(&self) -> Vec<PathBuf> {
+        [
+            "build",
+            "kernels",
+            "modules",
+            "module-build",
+            "initramfs",
+            "images",
+            "tmp",
+        ]
+        .map(|name| self.cache.join(name))
+        .to_vec()
+    }
+
+    /// What only `clean --all` removes: it comes from the network, or takes minutes.
+    pub fn gotten(&self) -> Vec<PathBuf> {
+        [
+            "trees",
+            "downloads",
+            "sources",
+            "apt",
+            "ccache",
+            "tools",
+            "tools-target",
+        ]
+        .map(|name| self.cache.join(name))
+        .to_vec()
+    }
+
     /// Tools that xtask installed for itself.
     pub fn tools(&self) -> PathBuf {
         self.cache.join("tools")
@@ -228,6 +258,26 @@ impl Project {
     /// An initramfs by the hash of its content.
     pub fn initramfs(&self, hash: &str) -> PathBuf {
         self.cache.join("initramfs").join(format!("{hash}.cpio"))
+    }
+
+    /// The guest programs by the hash of their sources.
+    pub fn guest_programs(&self, hash: &str) -> PathBuf {
+        self.cache.join("programs").join(hash)
+    }
+
+    /// A kernel as QEMU loads it.
+    pub fn boot_image(&self, hash: &str) -> PathBuf {
+        self.cache.join("boot").join(format!("{hash}.elf"))
+    }
+
+    /// What this host's KVM showed when it was tried.
+    pub fn kvm_memory(&self) -> PathBuf {
+        self.cache.join("kvm.json")
+    }
+
+    /// The runs of guests, one folder each.
+    pub fn runs(&self) -> PathBuf {
+        self.out().join("runs")
     }
 
     /// Test images by the hash of what they are made from.

@@ -4,6 +4,7 @@
 
 use anyhow::{Context, Result};
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 const KMEMLEAK: &str = "/sys/kernel/debug/kmemleak";
@@ -17,6 +18,11 @@ pub fn tainted() -> Result<u64> {
     let path = "/proc/sys/kernel/tainted";
     let text = fs::read_to_string(path).context(format!("cannot read {path}"))?;
     text.trim().parse().context(format!("cannot parse {path}"))
+}
+
+/// Whether the kernel can look for leaks.
+pub fn has_kmemleak() -> bool {
+    Path::new(KMEMLEAK).exists()
 }
 
 /// Scans for leaks; gives their number and the head of the report if there

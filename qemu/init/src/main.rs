@@ -74,10 +74,9 @@ fn work(control: &mut Control) -> Result<()> {
     for module in job.modules.iter().rev() {
         modules::remove(module)?;
     }
-    if job.kmemleak {
-        if let Some((count, report)) = checks::kmemleak()? {
-            control.send(&Event::Leaks { count, report })?;
-        }
+    let kmemleak = job.kmemleak && checks::has_kmemleak();
+    if kmemleak && let Some((count, report)) = checks::kmemleak()? {
+        control.send(&Event::Leaks { count, report })?;
     }
     nix::unistd::sync();
     if matches!(job.action, Action::Suite { .. }) {
@@ -87,7 +86,7 @@ fn work(control: &mut Control) -> Result<()> {
     }
     control.send(&Event::End {
         tainted: checks::tainted()?,
-        kmemleak: job.kmemleak,
+        kmemleak,
         uptime_ms: system::uptime_ms()?,
     })
 }

@@ -2,7 +2,7 @@
 
 //! Streams a kernel source into `git fast-import`: one commit, no file touched twice.
 
-use super::BASE_BRANCH;
+use super::{BASE_BRANCH, WORK_BRANCH};
 use crate::exit::{self, Exit};
 use crate::hash::Hasher;
 use crate::project::Project;
@@ -13,9 +13,6 @@ use fs_err as fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
-
-/// The branch on which the series is applied.
-pub const WORK_BRANCH: &str = "rext2";
 
 /// What an import found.
 pub struct Imported {

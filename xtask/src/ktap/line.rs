@@ -12,7 +12,9 @@ pub struct Prefix(usize);
 impl Prefix {
     /// The prefix of the version line, which starts every stream.
     pub fn find(raw: &str) -> Option<Self> {
-        let start = raw.find("KTAP version ").or_else(|| raw.find("TAP version "))?;
+        let start = raw
+            .find("KTAP version ")
+            .or_else(|| raw.find("TAP version "))?;
         let (before, line) = raw.split_at(start);
         let log = before.starts_with('[') && before.trim_end().ends_with(']');
         let alone = before.is_empty() || log;

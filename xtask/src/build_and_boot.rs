@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `build-and-boot`: everything from the source to a guest in which rext2 and
+//! the C ext2 read the same image and must see the same; then a shell.
+
+use rext2_init::Mount;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use crate::boot::{self, Shell};
+use crate::chain::{self, Ready};
+use crate::exec::Program;
+use crate::exit::{self, Exit};
+use crate::guest::{Disk, Use};
+use crate::images;
+use crate::opts::BuildAndBootArgs;
+use crate::project::Project;
+
+/// Serial of the user's image.
+const USER_IMAGE: &str = "image";
+const MOUNT_POINT: &str = "/mnt/image";
+
+/// Builds what is needed, compares, and opens a shell on a terminal.
+pub fn run(project: &Project, args: &BuildAndBootArgs) -> anyhow::Result<Exit> {
+    if !project.base.module {
+        return Err(exit::error(
+            Exit::NothingRan,
+            format!(
+                "base {} cannot have rext2, so there is nothing to compare; use \"boot\"",
+                project.opts.base
+            ),
+        ));
+    }
+    let Ready { kernel, module } = chain::ready(project)?;
+    let disk = disk(project, args)?;
+    let program = Program {
+        name: "build-and-boot",
+        repeat: "cargo xtask build-and-boot".to_owned(),
+        argv: vec![
+            "/bin/rext2-tests".to_owned(),
+            "compare".to_owned(),
+            format!("disk={}", disk.serial),
+        ],
+        disks: vec![disk.clone()],
+        debugger: None,
+    };
+    match program.run(project, &kernel, module.as_ref())? {
+        0 => {}
+        status => {
+            return Err(exit::error(
+                Exit::TestsFailed,
+                format!("rext2 and ext2 do not see the same image (status {status})"),
+            ));
+        }
+    }
+    if args.no_shell || !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Ok(Exit::Good);
+    }
+    let mount = Mount {
+        source: "/dev/vda".to_owned(),
+        target: MOUNT_POINT.to_owned(),
+        fstype: "rext2".to_owned(),
+        read_only: true,
+        data: String::new(),
+    };
+    let shell = Shell {
+        kernel: &kernel,
+        module: module.as_ref(),
+        disk,
+        mount,
+        debugger: None,
+        extra: Vec::new(),
+        name: "build-and-boot",
+    };
+    boot::shell(project, shell)
+}
+
+/// The user's image, or one of a real tree; the guest cannot write to either.
+fn disk(project: &Project, args: &BuildAndBootArgs) -> anyhow::Result<Disk> {
+    let (file, serial): (PathBuf, String) = match &args.image {
+        Some(image) if !image.is_file() => {
+            return Err(exit::error(
+                Exit::Usage,
+                format!("no image {}; give --image a file", image.display()),
+            ));
+        }
+        Some(image) => (image.clone(), USER_IMAGE.to_owned()),
+        None => {
+            let disk = images::tree_image(project)?;
+            (disk.path, disk.serial)
+        }
+    };
+    Ok(Disk {
+        file,
+        serial,
+        use_as: Use::ReadOnly,
+    })
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Call traces with source lines, by the kernel's own script, where the kernel
+//! was built with debug information.
+
+use fs_err as fs;
+use std::io::Write as _;
+
+use crate::artifact::{Kernel, Module};
+use crate::exit::Exit;
+use crate::project::Project;
+use crate::rundir::Folder;
+use crate::sh::Cmd;
+use crate::verdict::Verdict;
+
+/// Decodes the console of a run that ended badly; leaves the console as it is.
+/// Nothing depends on it, so its failure is only told.
+pub fn console(
+    project: &Project,
+    kernel: &Kernel,
+    module: Option<&Module>,
+    folder: &Folder,
+    verdict: &Verdict,
+) {
+    if !matches!(verdict.exit, Exit::Panic | Exit::Splat) || !has_debug_info(kernel) {
+        return;
+    }
+    if let Err(error) = decode(project, kernel, module, folder) {
+        crate::step::note(&format!("the call trace stays as it is: {error:#}"));
+    }
+}
+
+fn has_debug_info(kernel: &Kernel) -> bool {
+    let config = fs::read_to_string(kernel.build_dir.join(".config")).unwrap_or_default();
+    config.lines().any(|line| line == "CONFIG_DEBUG_INFO=y")
+}
+
+fn decode(
+    project: &Project,
+    kernel: &Kernel,
+    module: Option<&Module>,
+    folder: &Folder,
+) -> anyhow::Result<()> {
+    let tree = project.tree(&kernel.identity.source_key);
+    let mut cmd = Cmd::new("bash")
+        .dir(&tree)
+        .arg(tree.join("scripts/decode_stacktrace.sh"))
+        .arg(&kernel.vmlinux)
+        .arg(&tree);
+    if let Some(modules) = module.and_then(|module| module.debug_ko.parent()) {
+        cmd = cmd.arg(modules);
+    }
+    let console = fs::read(folder.console())?;
+    let decoded = cmd.stdin(console).read_bytes()?;
+    fs::File::create(folder.decoded())?.write_all(&decoded)?;
+    Ok(())
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Commits of the kernel tree become patch files and new files again.
+
+use super::commits::NOTES;
+use super::mail::{AUTHOR, DATE, Mail};
+use super::series::{Entry, NewFile, Series, named_by_other_bases};
+use crate::artifact::Source;
+use crate::exit::{self, Exit};
+use crate::project::Project;
+use crate::publish;
+use crate::sh::Cmd;
+use anyhow::{Context as _, ensure};
+use fs_err as fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+/// What is read from one commit.
+struct Commit {
+    id: String,
+    parents: String,
+    message: String,
+    notes: String,
+}
+
+/// The series that the commits up to `head` make; file names and places come
+/// from `old`, the series on disk.
+pub fn render(
+    project: &Project,
+    source: &Source,
+    head: &str,
+    old: &Series,
+) -> anyhow::Result<Series> {
+    let mut series = Series::default();
+    let mut brought: BTreeMap<String, String> = BTreeMap::new();
+    let mut parent = source.commit.clone();
+    for commit in commits(source, head)? {
+        let (subject, body) = Mail::split_message(&commit.message);
+        let named = || format!("commit {} ({subject})", &commit.id[..12]);
+        ensure!(
+            commit.parents == parent,
+            "{} is a merge or does not follow the commit before it; make the history straight with git rebase",
+            named()
+        );
+        parent = commit.id.clone();
+        let changed = changed_paths(source, &commit.id)?;
+        for path in changed.iter().map(|(_, path)| path) {
+            if let Some(by) = brought.get(path) {
+                return Err(exit::error(
+                    Exit::Patch,
+                    format!(
+                        "{} changes {path}, which \"{by}\" brings: a new file is kept as one file; squash the change into that commit \
+                         (git commit --fixup, git rebase --autosquash)",
+                        named()
+                    ),
+                ));
+            }
+        }
+        let mut new_files = Vec::new();
+        for (added, path) in changed {
+            if added {
+                new_files.push(
+                    new_file(project, source, &commit.id, path.clone(), old).with_context(named)?,
+                );
+                brought.insert(path, subject.clone());
+            }
+        }
+        let mail = Mail {
+            author: AUTHOR.into(),
+            date: DATE.into(),
+            subject: subject.clone(),
+            body,
+            new_files: new_files.iter().map(|file| file.path.clone()).collect(),
+            notes: commit.notes.trim_end().to_owned(),
+            diff: diff(source, &commit.id)?,
+        };
+        mail.check().with_context(named)?;
+        super::hunk::parse(&mail.diff).with_context(named)?;
+        series.entries.push(Entry {
+            name: String::new(),
+            mail,
+            new_files,
+        });
+    }
+    name_entries(&mut series, old);
+    Ok(series)
+}
+
+fn commits(source: &Source, head: &str) -> anyhow::Result<Vec<Commit>> {
+    let range = format!("{}..{head}", source.commit);
+    let text = Cmd::git(&source.git)
+        .args([
+            "log",
+            "--reverse",
+            "--topo-order",
+            "--no-color",
+            &format!("--notes={NOTES}"),
+        ])
+        .arg("--format=%H%x1f%P%x1f%B%x1f%N%x1e")
+        .arg(range)
+        .read()?;
+    let record = |record: &str| -> anyhow::Result<Commit> {
+        let parts: Vec<&str> = record.trim_start_matches('\n').split('\x1f').collect();
+        let [id, parents, message, notes]: [&str; 4] = parts
+            .try_into()
+            .ok()
+            .context("a commit message holds control characters")?;
+        Ok(Commit {
+            id: id.into(),
+            parents: parents.into(),
+            message: message.into(),
+            notes: notes.into(),
+        })
+    };
+    text.split('\x1e')
+        .filter(|part| !part.trim().is_empty())
+        .map(record)
+        .collect()
+}
+
+/// The paths that a commit changes, and whether it adds them.
+fn changed_paths(source: &Source, commit: &str) -> anyhow::Result<Vec<(bool, String)>> {
+    let text = Cmd::git(&source.git)
+        .args([
+            "diff-tree",
+            "-r",
+            "-z",
+            "--no-commit-id",
+            "--no-renames",
+            "--name-status",
+            commit,
+        ])
+        .read_bytes()?;
+    let text = String::from_utf8(text).context("a path is not UTF-8")?;
+    let words: Vec<&str> = text.split_terminator('\0').collect();
+    Ok(words
+        .chunks_exact(2)
+        .map(|pair| (pair[0] == "A", pair[1].to_owned()))
+        .collect())
+}
+
+/// The hunks in existing files. Without the `index` lines, which would change
+/// with every version of the source though no line of the patch does.
+fn diff(source: &Source, commit: &str) -> anyhow::Result<String> {
+    let bytes = Cmd::git(&source.git)
+        .args([
+            "diff-tree",
+            "-r",
+            "-p",
+            "--no-commit-id",
+            "--no-renames",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-color",
+        ])
+        .args([
+            "--diff-filter=a",
+            "--unified=3",
+            "--inter-hunk-context=0",
+            "--diff-algorithm=myers",
+            "--indent-heuristic",
+        ])
+        .args(["--src-prefix=a/", "--dst-prefix=b/", commit])
+        .read_bytes()?;
+    let text = String::from_utf8(bytes).context("a hunk is not UTF-8")?;
+    let mut header = false;
+    let mut kept = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        header = line.starts_with("diff --git ") || (header && !line.starts_with("@@ "));
+        if !(header && line.starts_with("index ")) {
+            kept.push_str(line);
+        }
+    }
+    Ok(kept)
+}
+
+fn new_file(
+    project: &Project,
+    source: &Source,
+    commit: &str,
+    path: String,
+    old: &Series,
+) -> anyhow::Result<NewFile> {
+    let listing = Cmd::git(&source.git)
+        .args(["ls-tree", commit, "--", &path])
+        .read()?;
+    ensure!(listing.starts_with("100"), "{path} is no plain file");
+    let content = Cmd::git(&source.git)
+        .args(["cat-file", "blob", &format!("{commit}:{path}")])
+        .read_bytes()?;
+    let shared = PathBuf::from("files").join(&path);
+    let known = old
+        .entries
+        .iter()
+        .flat_map(|entry| &entry.new_files)
+        .find(|file| file.path == path);
+    let place = match known {
+        Some(file) => file.place.clone(),
+        // Beside its siblings; a file of its own kind is this base's.
+        None if project
+            .patches()
+            .join(&shared)
+            .parent()
+            .is_some_and(|folder| folder.is_dir()) =>
+        {
+            shared
+        }
+        None => PathBuf::from(&project.opts.base).join(shared),
+    };
+    Ok(NewFile {
+        path,
+        place,
+        content,
+        executable: listing.starts_with("100755"),
+    })
+}
+
+/// Finds each commit's patch file again: by its subject, else by its hunks.
+fn name_entries(series: &mut Series, old: &Series) {
+    let mut free: Vec<Option<&Entry>> = old.entries.iter().map(Some).collect();
+    for entry in &mut series.entries {
+        if let Some(slot) = free
+            .iter_mut()
+            .find(|slot| slot.is_some_and(|old| old.mail.subject == entry.mail.subject))
+        {
+            entry.name = slot.take().map(|old| old.name.clone()).unwrap_or_default();
+        }
+    }
+    let mut taken: BTreeSet<String> = series
+        .entries
+        .iter()
+        .map(|entry| entry.name.clone())
+        .collect();
+    let mut folder = old
+        .entries
+        .first()
+        .map(|entry| folder_of(&entry.name))
+        .unwrap_or_default();
+    for entry in &mut series.entries {
+        if entry.name.is_empty() {
+            let reworded = free.iter().flatten().find(|old| {
+                old.mail.diff == entry.mail.diff && old.mail.new_files == entry.mail.new_files
+            });
+            entry.name = match reworded {
+                Some(old) => old.name.clone(),
+                None => fresh_name(&folder, &entry.mail.subject, &taken),
+            };
+            taken.insert(entry.name.clone());
+        }
+        folder = folder_of(&entry.name);
+    }
+}
+
+fn folder_of(name: &str) -> String {
+    name.rsplit_once('/')
+        .map(|(folder, _)| format!("{folder}/"))
+        .unwrap_or_default()
+}
+
+/// A file name from a subject; without a number: the order is in `series`.
+fn fresh_name(folder: &str, subject: &str, taken: &BTreeSet<String>) -> String {
+    let mut slug = String::new();
+    for c in subject.chars() {
+        if c.is_ascii_alphanumeric() {
+            slug.push(c.to_ascii_lowercase());
+        } else if !slug.ends_with('-') && !slug.is_empty() {
+            slug.push('-');
+        }
+    }
+    slug.truncate(60);
+    let slug = slug.trim_end_matches('-');
+    let candidates = std::iter::once(format!("{folder}{slug}.patch"))
+        .chain((2..).map(|n| format!("{folder}{slug}-{n}.patch")));
+    candidates
+        .into_iter()
+        .find(|name| !taken.contains(name))
+        .unwrap_or_default()
+}
+
+/// Brings the files on disk to `series`; returns the paths that changed.
+pub fn write(project: &Project, series: &Series, old: &Series) -> anyhow::Result<Vec<PathBuf>> {
+    let folder = project.base_patches();
+    let mut changed = Vec::new();
+    let mut put = |path: PathBuf, bytes: &[u8]| -> anyhow::Result<PathBuf> {
+        if publish::write(&path, bytes)? {
+            changed.push(path.clone());
+        }
+        Ok(path)
+    };
+    let mut kept = BTreeSet::new();
+    for entry in &series.entries {
+        kept.insert(put(
+            folder.join(&entry.name),
+            entry.mail.render().as_bytes(),
+        )?);
+        for file in &entry.new_files {
+            let path = put(project.patches().join(&file.place), &file.content)?;
+            let mode = if file.executable { 0o755 } else { 0o644 };
+            fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
+            kept.insert(path);
+        }
+    }
+    let list = folder.join("series");
+    let text = series_text(&fs::read_to_string(&list)?, series);
+    put(list, text.as_bytes())?;
+    let elsewhere = named_by_other_bases(project)?;
+    for entry in &old.entries {
+        let files = entry
+            .new_files
+            .iter()
+            .filter(|file| !elsewhere.contains(&file.path));
+        let gone = files
+            .map(|file| project.patches().join(&file.place))
+            .chain([folder.join(&entry.name)]);
+        for path in gone.filter(|path| !kept.contains(path)) {
+            if path.exists() {
+                fs::remove_file(&path)?;
+                changed.push(path);
+            }
+        }
+    }
+    Ok(changed)
+}
+
+/// The `series` file with the new names; comments stay before the entry they stood before.
+fn series_text(old: &str, series: &Series) -> String {
+    let mut comments: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut pending = Vec::new();
+    let mut first = None;
+    for line in old.lines() {
+        let name = line.trim_end();
+        if name.is_empty() || name.starts_with('#') {
+            pending.push(line);
+        } else {
+            first.get_or_insert(name);
+            comments.insert(name, std::mem::take(&mut pending));
+        }
+    }
+    let mut text = String::new();
+    let mut line = |line: &str| {
+        text.push_str(line);
+        text.push('\n');
+    };
+    // The head of the file stays its head, whichever patch comes first now.
+    if let Some(first) = first {
+        comments
+            .remove(first)
+            .unwrap_or_default()
+            .into_iter()
+            .for_each(&mut line);
+    } else {
+        std::mem::take(&mut pending).into_iter().for_each(&mut line);
+    }
+    for entry in &series.entries {
+        comments
+            .remove(entry.name.as_str())
+            .unwrap_or_default()
+            .into_iter()
+            .for_each(&mut line);
+        line(&entry.name);
+    }
+    pending.into_iter().for_each(&mut line);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_from_subjects_and_do_not_collide() {
+        let taken = BTreeSet::from(["fs/rust-add-x.patch".to_owned()]);
+        assert_eq!(
+            fresh_name("fs/", "rust: add x", &taken),
+            "fs/rust-add-x-2.patch"
+        );
+        assert_eq!(
+            fresh_name("", "[ext2] Fix `a/b`!", &taken),
+            "ext2-fix-a-b.patch"
+        );
+    }
+
+    #[test]
+    fn comments_of_a_series_stay_in_place() {
+        let entry = |name: &str| Entry {
+            name: name.into(),
+            mail: Mail {
+                author: String::new(),
+                date: String::new(),
+                subject: name.into(),
+                body: String::new(),
+                new_files: vec![],
+                notes: String::new(),
+                diff: String::new(),
+            },
+            new_files: vec![],
+        };
+        let series = Series {
+            entries: ["a.patch", "new.patch", "b.patch"].map(entry).to_vec(),
+        };
+        let text = series_text(
+            "# head\na.patch\n\n# second part\nb.patch\nc.patch\n# end\n",
+            &series,
+        );
+        assert_eq!(
+            text,
+            "# head\na.patch\nnew.patch\n\n# second part\nb.patch\n# end\n"
+        );
+        assert_eq!(
+            series_text("# head\n", &series),
+            "# head\na.patch\nnew.patch\nb.patch\n"
+        );
+    }
+}

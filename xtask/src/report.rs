@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `report FILE`: judges again what an earlier run left behind, without a
+//! guest: a run's folder, a JSON report, or anybody's kernel log or KTAP.
+
+use anyhow::{Context as _, bail};
+use fs_err as fs;
+use std::path::{Path, PathBuf};
+
+use crate::console::{Kind, Lists};
+use crate::exit::{Exit, WithExit as _};
+use crate::junit;
+use crate::ktap;
+use crate::opts::{Format, ReportArgs};
+use crate::part::{self, Part};
+use crate::project::Project;
+use crate::rundir::Folder;
+use crate::summary;
+use crate::verdict::{self, Verdict};
+
+/// Judges the file and prints the result.
+pub fn run(project: &Project, args: &ReportArgs) -> anyhow::Result<Exit> {
+    let lists = Lists::load(project)?;
+    let parts = parts(&args.file, &lists)
+        .with_context(|| format!("cannot judge {}", args.file.display()))
+        .exit(Exit::Usage)?;
+    print(&parts, project.opts.format)?;
+    Ok(part::exit(&parts))
+}
+
+/// Prints the parts of a test run, in the form that was asked for.
+pub fn print(parts: &[Part], format: Format) -> anyhow::Result<()> {
+    match format {
+        Format::Junit => print!("{}", junit::document(parts)?),
+        Format::Json => {
+            let document = serde_json::json!({
+                "exit": part::exit(parts).code(),
+                "parts": parts,
+            });
+            println!(
+                "{}",
+                serde_json::to_string_pretty(&document).context("JSON")?
+            );
+        }
+        Format::Human => {
+            for part in parts {
+                print!("{}", text(part));
+            }
+            println!("{}", part::totals(parts));
+        }
+    }
+    Ok(())
+}
+
+fn text(part: &Part) -> String {
+    if let (Some(folder), Some(verdict)) = (&part.folder, &part.verdict) {
+        let folder = Folder::open(folder);
+        if let Ok(record) = folder.load() {
+            return summary::block(&folder, &record, verdict);
+        }
+    }
+    let mut text = match part.exit {
+        Exit::Good => format!("{}: passed: {}\n", part.name, part.reason),
+        exit => format!(
+            "{}: FAILED (exit code {}): {}\n",
+            part.name,
+            exit.code(),
+            part.reason
+        ),
+    };
+    match &part.verdict {
+        Some(verdict) => text.push_str(&summary::tests(verdict)),
+        None => text.push_str(&summary::cases(&part.cases)),
+    }
+    if part.exit != Exit::Good && !part.repeat.is_empty() {
+        text.push_str(&format!("  repeat  {}\n", part.repeat));
+    }
+    text
+}
+
+fn parts(file: &Path, lists: &Lists) -> anyhow::Result<Vec<Part>> {
+    if file.is_dir() {
+        return Ok(vec![of_folder(file, lists)?]);
+    }
+    if file.file_name().is_some_and(|name| name == "run.json") {
+        let folder = file.parent().context("the file has no folder")?;
+        return Ok(vec![of_folder(folder, lists)?]);
+    }
+    let bytes = fs::read(file)?;
+    let text = String::from_utf8_lossy(&bytes);
+    if text.trim_start().starts_with('{') {
+        return of_json(&text, lists);
+    }
+    Ok(vec![of_text(&file.display().to_string(), &text, lists)])
+}
+
+fn of_folder(folder: &Path, lists: &Lists) -> anyhow::Result<Part> {
+    let folder = Folder::open(folder);
+    let record = folder.load()?;
+    let verdict = verdict::of_folder(&folder, &record, lists);
+    Ok(Part::of_run(record.name.clone(), &folder, &record, verdict))
+}
+
+/// The runs that a JSON report names are judged again. What ran on the host
+/// left nothing to judge.
+fn of_json(text: &str, lists: &Lists) -> anyhow::Result<Vec<Part>> {
+    let document: serde_json::Value = serde_json::from_str(text).context("not a JSON report")?;
+    let parts = document["parts"].as_array().context("no parts in it")?;
+    let folders = parts.iter().filter_map(|part| part["folder"].as_str());
+    let judged: Vec<_> = folders
+        .map(|folder| of_folder(&PathBuf::from(folder), lists))
+        .collect::<anyhow::Result<_>>()?;
+    if judged.is_empty() {
+        bail!("no guest's run in it");
+    }
+    Ok(judged)
+}
+
+/// A log of unknown origin: nothing in it says whether it is whole, so neither
+/// plan nor end token is asked for.
+fn of_text(name: &str, text: &str, lists: &Lists) -> Part {
+    let findings = lists.scan(text);
+    let report = ktap::parse(text, None);
+    let counts = report.counts();
+    let found = |kind| {
+        let finding = findings.iter().find(|finding| finding.kind == kind)?;
+        Some(finding.text.clone())
+    };
+    let (exit, reason) = if let Some(line) = found(Kind::Panic) {
+        (Exit::Panic, line)
+    } else if let Some(line) = found(Kind::Qemu) {
+        (Exit::Qemu, line)
+    } else if counts.bad() > 0 {
+        (
+            Exit::TestsFailed,
+            format!("{} of {} tests failed", counts.bad(), counts.total()),
+        )
+    } else if let Some(line) = found(Kind::Splat) {
+        (Exit::Splat, line)
+    } else if counts.passed == 0 {
+        (Exit::NothingRan, "no test passed in it".to_owned())
+    } else if let Some(error) = report.errors.first() {
+        (Exit::TestsFailed, error.clone())
+    } else {
+        (
+            Exit::Good,
+            format!("{} tests passed, nothing else stands out", counts.passed),
+        )
+    };
+    Part {
+        name: name.to_owned(),
+        exit,
+        reason: reason.clone(),
+        passed: counts.passed,
+        failed: counts.bad(),
+        skipped: counts.skipped,
+        seconds: 0.0,
+        folder: None,
+        repeat: String::new(),
+        cases: Vec::new(),
+        verdict: Some(Verdict {
+            exit,
+            reason,
+            counts,
+            ktap: Some(report),
+            findings,
+            status: None,
+            boot_ms: None,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(text: &str) -> Exit {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../qemu/console.toml");
+        of_text("log", text, &Lists::read(&file).unwrap()).exit
+    }
+
+    #[test]
+    fn any_log_can_be_judged() {
+        let ktap = "KTAP version 1\n1..1\nok 1 a\n";
+        for (text, wanted) in [
+            (ktap.to_owned(), Exit::Good),
+            (ktap.replace("ok 1", "not ok 1"), Exit::TestsFailed),
+            (
+                format!("{ktap}[  1.0] Kernel panic - not syncing: x\n"),
+                Exit::Panic,
+            ),
+            (
+                format!("{ktap}[  1.0] WARNING: CPU: 0 PID: 1 at a\n"),
+                Exit::Splat,
+            ),
+            ("Linux version 6.12\n".to_owned(), Exit::NothingRan),
+            (String::new(), Exit::NothingRan),
+            // A missing plan is no error of a foreign stream.
+            ("TAP version 13\nok 1 a\nok 2 b\n".to_owned(), Exit::Good),
+        ] {
+            assert_eq!(exit(&text), wanted, "{text}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `qemu/suites.toml`: the suites that run in a guest.
+
+use anyhow::Context as _;
+use fs_err as fs;
+use rext2_init::Module;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::exit::{self, Exit};
+use crate::fsck::Checker;
+use crate::guest::Disk;
+use crate::project::Project;
+
+/// A suite.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    /// One line for people.
+    pub about: String,
+    /// The guest program and its arguments.
+    pub program: Vec<String>,
+    /// Kernels that it runs on, by flavour.
+    pub flavors: Vec<String>,
+    /// Whether rext2 is inserted.
+    #[serde(default)]
+    pub module: bool,
+    /// In-tree modules inserted before.
+    #[serde(default)]
+    pub modules: Vec<Module>,
+    /// Its disks.
+    #[serde(default)]
+    pub disks: Vec<SuiteDisk>,
+    /// Seconds from the first sign of life to the power-off.
+    pub timeout: u64,
+    /// Tests that may be skipped.
+    #[serde(default)]
+    pub may_skip: Vec<MaySkip>,
+}
+
+/// A disk of a suite.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SuiteDisk {
+    /// Its serial, which also names the image.
+    pub serial: String,
+    /// What must find it whole afterwards.
+    pub check: Option<Checker>,
+}
+
+/// A test that may be skipped.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MaySkip {
+    /// Its full name.
+    pub test: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Suite {
+    /// The images of its disks, made where the cache does not have them.
+    pub fn images(&self, _project: &Project) -> anyhow::Result<Vec<Disk>> {
+        Ok(Vec::new())
+    }
+}
+
+/// All suites by name.
+pub type Suites = BTreeMap<String, Suite>;
+
+/// Reads the suites of the checkout.
+pub fn load(project: &Project) -> anyhow::Result<Suites> {
+    read(&project.qemu().join("suites.toml"))
+}
+
+fn read(file: &Path) -> anyhow::Result<Suites> {
+    toml::from_str(&fs::read_to_string(file)?)
+        .with_context(|| format!("cannot parse {}", file.display()))
+}
+
+/// The suite of this name, or a usage error that names those there are.
+pub fn find<'a>(suites: &'a Suites, name: &str) -> anyhow::Result<&'a Suite> {
+    suites.get(name).ok_or_else(|| {
+        let known: Vec<_> = suites.keys().map(String::as_str).collect();
+        exit::error(
+            Exit::Usage,
+            format!("no suite \"{name}\"; known are: {}", known.join(", ")),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_suite_of_the_checkout_is_well_formed() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../qemu/suites.toml");
+        for (name, suite) in read(&file).unwrap() {
+            assert!(!suite.program.is_empty(), "{name}");
+            assert!(!suite.flavors.is_empty(), "{name}");
+            for flavor in &suite.flavors {
+                assert!(
+                    ["dev", "debug", "kcsan", "bench"].contains(&flavor.as_str()),
+                    "{name}: {flavor}"
+                );
+            }
+            for skip in &suite.may_skip {
+                assert!(!skip.reason.trim().is_empty(), "{name}: {}", skip.test);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_suite_is_a_usage_error() {
+        let error = find(&Suites::new(), "nope").unwrap_err();
+        assert_eq!(exit::of(&error), Exit::Usage);
+    }
+}

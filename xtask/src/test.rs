@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `test SUITE…`: host tests, checks, then suites in guests; one verdict.
+
+use rext2_init::{Action, Event, Job};
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use crate::accel::Choice;
+use crate::artifact::{Kernel, Module};
+use crate::boot;
+use crate::console::Lists;
+use crate::decode;
+use crate::exit::{self, Exit};
+use crate::guest::{self, Observer, Plan};
+use crate::host_tests;
+use crate::opts::{Format, TestArgs};
+use crate::part::{self, Part};
+use crate::project::Project;
+use crate::report;
+use crate::rundir::Folder;
+use crate::step::Step;
+use crate::suites::{self, Suite, Suites};
+use crate::verdict;
+use crate::vm::Vm;
+
+/// The suite that is meant when none is named; with it go the host tests.
+const DEFAULT: &str = "smoke";
+
+/// Runs what was asked for, prints the result, gives the exit code.
+pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
+    let suites = suites::load(project)?;
+    if args.list {
+        return list(&suites);
+    }
+    let mut names = args.suites.clone();
+    if names.is_empty() {
+        names.push(DEFAULT.to_owned());
+    }
+    let chosen: Vec<(&str, &Suite)> = names
+        .iter()
+        .map(|name| Ok((name.as_str(), suites::find(&suites, name)?)))
+        .collect::<anyhow::Result<_>>()?;
+
+    let mut parts = Vec::new();
+    if names.iter().any(|name| name == DEFAULT) && args.filter.is_none() {
+        parts.push(host_tests::run(project)?);
+    }
+    for (name, suite) in chosen {
+        let begin = Instant::now();
+        let part = in_guest(project, args, name, suite);
+        parts.push(part.unwrap_or_else(|error| {
+            let seconds = begin.elapsed().as_secs_f64();
+            Part::of_check(
+                &full_name(project, name),
+                &repeat(project, args, name),
+                seconds,
+                Err(error),
+            )
+        }));
+    }
+    report::print(&parts, project.opts.format)?;
+    Ok(part::exit(&parts))
+}
+
+fn list(suites: &Suites) -> anyhow::Result<Exit> {
+    for (name, suite) in suites {
+        println!("{name:<10} {}  [{}]", suite.about, suite.flavors.join(", "));
+    }
+    Ok(Exit::Good)
+}
+
+fn full_name(project: &Project, name: &str) -> String {
+    format!("{name} ({})", project.flavor.name())
+}
+
+/// The command that runs this suite again, on the same kernel.
+fn repeat(project: &Project, args: &TestArgs, name: &str) -> String {
+    let opts = &project.opts;
+    let mut line = format!(
+        "cargo xtask --base {} --flavor {}",
+        opts.base,
+        opts.flavor.name()
+    );
+    if let Some(linux) = &opts.linux {
+        line.push_str(&format!(" --linux {}", linux.display()));
+    }
+    if let Some(tarball) = &opts.tarball {
+        line.push_str(&format!(" --tarball {}", tarball.display()));
+    }
+    line.push_str(&format!(" test {name}"));
+    if let Some(filter) = &args.filter {
+        line.push_str(&format!(" --filter {filter}"));
+    }
+    line
+}
+
+/// One suite: kernel and module first, then the guest.
+fn in_guest(project: &Project, args: &TestArgs, name: &str, suite: &Suite) -> anyhow::Result<Part> {
+    if suite.module && !project.base.module {
+        return Err(exit::error(
+            Exit::NothingRan,
+            format!(
+                "suite {name} needs rext2.ko, which base {} cannot have",
+                project.opts.base
+            ),
+        ));
+    }
+    if !suite
+        .flavors
+        .iter()
+        .any(|flavor| flavor == project.flavor.name())
+    {
+        return Err(exit::error(
+            Exit::NothingRan,
+            format!(
+                "suite {name} does not run on flavor {}; it runs on: {}",
+                project.flavor.name(),
+                suite.flavors.join(", ")
+            ),
+        ));
+    }
+    let ready = crate::chain::ready(project)?;
+    suite_run(
+        project,
+        &ready.kernel,
+        ready.module.as_ref(),
+        args,
+        name,
+        suite,
+    )
+}
+
+/// Runs a suite on this kernel and judges it.
+pub fn suite_run(
+    project: &Project,
+    kernel: &Kernel,
+    module: Option<&Module>,
+    args: &TestArgs,
+    name: &str,
+    suite: &Suite,
+) -> anyhow::Result<Part> {
+    if suite.module && module.is_none() {
+        return Err(exit::error(
+            Exit::NothingRan,
+            format!("suite {name} needs rext2.ko, and there is none"),
+        ));
+    }
+    let mut modules = suite.modules.clone();
+    let (inserted, files) = boot::module_files(module.filter(|_| suite.module));
+    modules.extend(inserted);
+    let mut argv = suite.program.clone();
+    if let Some(filter) = &args.filter {
+        argv.push(format!("only={filter}"));
+    }
+    let plan = Plan {
+        name,
+        repeat: repeat(project, args, name),
+        job: Job {
+            token: guest::token()?,
+            modules,
+            mounts: Vec::new(),
+            action: Action::Suite { argv },
+            kmemleak: true,
+        },
+        disks: suite.images(project)?,
+        files,
+        may_skip: suite
+            .may_skip
+            .iter()
+            .map(|skip| skip.test.clone())
+            .collect(),
+        limits: Vm::load(project)?.limits(&project.opts, Some(suite.timeout)),
+        gdb: false,
+        extra: Vec::new(),
+    };
+    let step = Step::new("test", full_name(project, name));
+    let mut observer = Announce {
+        release: &kernel.release,
+        quiet: project.opts.format != Format::Human,
+    };
+    let run = guest::run(project, kernel, &plan, &mut observer)?;
+    let verdict = verdict::of_folder(&run.folder, &run.record, &Lists::load(project)?);
+    decode::console(project, kernel, module, &run.folder, &verdict);
+    step.end(match verdict.exit {
+        Exit::Good => "ok",
+        _ => "failed",
+    });
+    Ok(Part::of_run(
+        full_name(project, name),
+        &run.folder,
+        &run.record,
+        verdict,
+    ))
+}
+
+/// Says what runs the guest, and warns of another kernel than the one built.
+struct Announce<'a> {
+    release: &'a str,
+    quiet: bool,
+}
+
+impl Observer for Announce<'_> {
+    fn starts(&mut self, _folder: &Folder, choice: &Choice) -> anyhow::Result<()> {
+        if !self.quiet {
+            boot::announce(choice);
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, events: &[Event]) -> anyhow::Result<ControlFlow<()>> {
+        for event in events {
+            if let Event::Started { release, .. } = event
+                && release != self.release
+            {
+                anyhow::bail!("the guest runs {release}, not {}", self.release);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `qemu/vm.toml`: the machine that every guest gets.
+
+use anyhow::Context as _;
+use fs_err as fs;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::opts::Opts;
+use crate::project::Project;
+
+/// The machine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vm {
+    /// QEMU's `-machine`.
+    pub machine: String,
+    /// How the machine's virtio devices are attached.
+    pub bus: Bus,
+    /// QEMU's `-cpu`, by accelerator.
+    pub cpu: Cpu,
+    /// Number of processors.
+    pub cpus: u32,
+    /// Size of the memory, in MiB.
+    pub memory: u32,
+    /// The kernel's command line, word by word.
+    pub cmdline: Vec<String>,
+    /// How long a guest may take.
+    pub timeouts: Timeouts,
+    /// What a flavour changes.
+    #[serde(default)]
+    flavor: BTreeMap<String, Changes>,
+}
+
+/// QEMU's `-cpu`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cpu {
+    /// Under TCG.
+    pub tcg: String,
+    /// Under KVM.
+    pub kvm: String,
+}
+
+/// How virtio devices are attached.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Bus {
+    /// As PCI functions.
+    Pci,
+    /// As memory-mapped devices.
+    Mmio,
+}
+
+impl Bus {
+    /// The suffix of QEMU's device names.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Bus::Pci => "pci",
+            Bus::Mmio => "device",
+        }
+    }
+}
+
+/// Limits in seconds.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timeouts {
+    /// Until init has spoken.
+    pub boot: u64,
+    /// From then on until the power is off.
+    pub run: u64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Changes {
+    memory: Option<u32>,
+    timeouts: Option<Timeouts>,
+    #[serde(default)]
+    cmdline: Vec<String>,
+}
+
+/// The limits of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Until the first sign of life; a debugger has none.
+    pub boot: Option<Duration>,
+    /// From the first sign of life on; a shell has none.
+    pub run: Option<Duration>,
+    /// From the guest's last event until the power is off.
+    pub power_off: Duration,
+}
+
+/// What a guest may take to power off; a loaded host under `debug` needs a few
+/// seconds of it.
+pub const POWER_OFF: Duration = Duration::from_secs(30);
+
+impl Vm {
+    /// Reads the machine for the project's flavour.
+    pub fn load(project: &Project) -> anyhow::Result<Self> {
+        Self::read(&project.qemu().join("vm.toml"), project.flavor.name())
+    }
+
+    fn read(file: &Path, flavor: &str) -> anyhow::Result<Self> {
+        let text = fs::read_to_string(file)?;
+        let mut vm: Vm =
+            toml::from_str(&text).with_context(|| format!("cannot parse {}", file.display()))?;
+        let changes = vm.flavor.remove(flavor).unwrap_or_default();
+        vm.memory = changes.memory.unwrap_or(vm.memory);
+        vm.timeouts = changes.timeouts.unwrap_or(vm.timeouts);
+        vm.cmdline.extend(changes.cmdline);
+        Ok(vm)
+    }
+
+    /// The limits of a run: the command line's, else the suite's, else the
+    /// machine's.
+    pub fn limits(&self, opts: &Opts, suite: Option<u64>) -> Limits {
+        let run = opts.timeout.or(suite).unwrap_or(self.timeouts.run);
+        Limits {
+            boot: Some(Duration::from_secs(
+                opts.boot_timeout.unwrap_or(self.timeouts.boot),
+            )),
+            run: Some(Duration::from_secs(run)),
+            power_off: POWER_OFF,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flavor_of_the_checkout_has_a_machine() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../qemu/vm.toml");
+        let dev = Vm::read(&file, "dev").unwrap();
+        assert!(
+            dev.cpus >= 2,
+            "races and multi-queue disks need two processors"
+        );
+        for flavor in ["debug", "kcsan", "bench"] {
+            let vm = Vm::read(&file, flavor).unwrap();
+            assert!(vm.timeouts.boot >= dev.timeouts.boot, "{flavor}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A small project with a small kernel source, for tests of the patch verbs.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use clap::Parser as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+use xtask::artifact::Source;
+use xtask::opts::{Cli, Opts};
+use xtask::project::Project;
+use xtask::{exit, fetch, patch};
+
+/// A checkout, a cache and a kernel source in a scratch folder.
+pub struct Lab {
+    pub folder: TempDir,
+}
+
+pub const BASE: &str = r#"
+package = "linux-source-6.12"
+archive = "usr/src/linux-source-6.12.tar.xz"
+version = "6.12"
+module = true
+compiler = "clang"
+rustc = "1.78.0"
+bindgen = "0.71.1"
+"#;
+
+pub const MAKEFILE: &str = "VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 7\nEXTRAVERSION =\n";
+
+impl Lab {
+    pub fn new() -> Self {
+        let lab = Lab {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        lab.write("root/patches/linux-6.12/base.toml", BASE);
+        lab.write("root/patches/linux-6.12/series", "");
+        lab.write("linux/Makefile", MAKEFILE);
+        lab.write("linux/Kconfig", "config X\n\tbool\n");
+        lab.write(
+            "linux/f.c",
+            "one\ncheck();\nthree\nfour\nfive\nsix\nseven\neight\n",
+        );
+        lab.write("linux/fs/g.c", "a\nb\nc\n");
+        lab
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    /// Adds a patch file with this message, new files and hunks, and lists it.
+    pub fn patch(&self, name: &str, subject: &str, below: &str, diff: &str) {
+        self.write(
+            &format!("root/patches/linux-6.12/{name}"),
+            &format!(
+                "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n\
+                 From: rext2 <rext2@rext2.invalid>\nDate: Thu, 1 Jan 2026 00:00:00 +0000\n\
+                 Subject: {subject}\n\nWhy {subject}.\n\n---\n{below}\n{diff}"
+            ),
+        );
+        let series = self.read("root/patches/linux-6.12/series");
+        self.write(
+            "root/patches/linux-6.12/series",
+            &format!("{series}{name}\n"),
+        );
+    }
+
+    pub fn opts(&self) -> Opts {
+        let linux = self.path("linux");
+        Cli::try_parse_from(["xtask", "--linux", linux.to_str().unwrap(), "fetch"])
+            .unwrap()
+            .opts
+    }
+
+    pub fn project(&self) -> Project {
+        Project::at(&self.path("root"), &self.path("cache"), &self.opts()).unwrap()
+    }
+
+    pub fn source(&self) -> Source {
+        fetch::run(&self.project()).unwrap()
+    }
+
+    pub fn apply(&self) -> anyhow::Result<xtask::artifact::Tree> {
+        patch::apply(&self.project(), &self.source(), false)
+    }
+
+    /// git as the user runs it in the kernel tree, with an identity of the user's own.
+    pub fn git(&self, args: &[&str]) -> String {
+        let tree = self.source().git;
+        git_in(&tree, args)
+    }
+}
+
+pub fn git_in(folder: &Path, args: &[&str]) -> String {
+    let output = Command::new("git")
+        .current_dir(folder)
+        .args([
+            "-c",
+            "user.name=A User",
+            "-c",
+            "user.email=user@example.com",
+            "-c",
+            "protocol.file.allow=always",
+        ])
+        .args(args)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_EDITOR", "true")
+        .env("GIT_SEQUENCE_EDITOR", "true")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "git {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .trim_end()
+        .to_owned()
+}
+
+/// The code and text of an error.
+pub fn failure<T>(result: anyhow::Result<T>) -> (u8, String) {
+    match result {
+        Ok(_) => panic!("this should have failed"),
+        Err(error) => (exit::of(&error).code(), format!("{error:#}")),
+    }
+}
+
+pub const DIFF_F: &str = "diff --git a/f.c b/f.c\n--- a/f.c\n+++ b/f.c\n@@ -1,5 +1,6 @@\n one\n check();\n+more();\n three\n four\n five\n";
