@@ -95,7 +95,11 @@ impl<'a> Block<'a> {
                 format_args!("rec_len leaves no room for another entry"),
             ));
         };
-        let rec_len = usize::from(head.rec_len.get());
+        let rec_len = match head.rec_len.get() {
+            // What 16 bits cannot hold.
+            0 | u16::MAX if size == 1 << 16 => size,
+            len => len.into(),
+        };
         let name_len = usize::from(head.name_len);
         if rec_len < SHORTEST || rec_len % 4 != 0 || rec_len > size - offset {
             return Err(self.bad(
@@ -227,7 +231,7 @@ fn emit_block(
         }
         let next = block.start + block.next as Offset;
         let file_type = file_type(dir, entry.file_type);
-        if !emitter.emit(name, entry.ino.into(), file_type, next) {
+        if !emitter.emit(name, entry.ino.into(), file_type, next)? {
             return Ok(false);
         }
     }

@@ -4,7 +4,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::{dir, inode, ondisk, Rext2};
+use crate::{dir, inode, Rext2};
 use kernel::{
     fs::{
         dentry::{Spliced, Unhashed},
@@ -22,9 +22,6 @@ impl Operations for Rext2 {
         dir: Held<'_, Rext2, Shared>,
         dentry: Unhashed<'a, Rext2>,
     ) -> Result<Spliced<'a>> {
-        if dentry.name().len() > ondisk::NAME_LEN {
-            return Err(ENAMETOOLONG);
-        }
         let Some(ino) = dir::find(&dir, dentry.name())? else {
             return dentry.splice_alias(None);
         };
