@@ -74,10 +74,7 @@ impl<'a> Block<'a> {
             }),
             _ => Err(corrupted(
                 dir,
-                format_args!(
-                    "i_size {}: block {number} of the directory is a hole",
-                    dir.size()
-                ),
+                format_args!("i_block: block {number} of the directory is a hole"),
             )),
         }
     }
@@ -145,7 +142,7 @@ impl<'a> Block<'a> {
 
     /// Copies the name of an entry.
     fn name<'n>(&self, entry: &Entry, to: &'n mut [u8; ondisk::NAME_LEN]) -> Result<&'n [u8]> {
-        let name = to.get_mut(..entry.name_len).ok_or(EUCLEAN)?;
+        let name = to.get_mut(..entry.name_len).ok_or(EIO)?;
         self.buffer.copy_to(entry.offset + HEAD, name)?;
         Ok(name)
     }

@@ -35,6 +35,8 @@ pub(crate) struct Geometry {
     pub(crate) desc_blocks: u32,
     /// The first of those blocks that lies in the group that it describes.
     pub(crate) first_meta_bg: u32,
+    /// Blocks behind the group descriptors that are kept for more of them.
+    pub(crate) reserved_desc_blocks: u32,
     /// Which groups have copies of the superblock.
     pub(crate) backups: Backups,
 }
@@ -98,7 +100,12 @@ impl Geometry {
 
     /// How many blocks at the start of a group are not for data.
     pub(crate) fn group_head(&self, group: u32) -> u32 {
-        u32::from(self.has_super(group)) + self.group_desc_blocks(group)
+        let reserved = if self.has_super(group) {
+            1 + self.reserved_desc_blocks
+        } else {
+            0
+        };
+        reserved + self.group_desc_blocks(group)
     }
 
     /// The block that holds the group descriptors number `nr * descs_per_block` and following;
@@ -111,10 +118,11 @@ impl Geometry {
         u64::from(self.group_start(group)) + u64::from(self.has_super(group))
     }
 
-    /// Blocks that are not for data.
+    /// Blocks that are not for data, as `statfs` has always counted them: those that are reserved for
+    /// descriptors are taken for data.
     pub(crate) fn overhead(&self) -> u64 {
         let heads: u64 = (0..self.groups)
-            .map(|g| u64::from(self.group_head(g)))
+            .map(|g| u64::from(self.has_super(g)) + u64::from(self.group_desc_blocks(g)))
             .sum();
         let rest = u64::from(self.groups) * (2 + u64::from(self.table_blocks));
         u64::from(self.first_data_block) + heads + rest

@@ -27,17 +27,17 @@ impl Operations for Rext2 {
         };
         match inode::iget(dir.sb(), ino) {
             Ok(inode) => dentry.splice_alias(Some(inode)),
-            // A name of an inode that no file can have, or that has been freed.
-            Err(e) if e == EINVAL || e == ESTALE => {
-                let what = if e == EINVAL {
-                    "reserved"
-                } else {
-                    "not in use"
-                };
-                Err(inode::corrupted(
+            Err(e) if e == EINVAL => Err(inode::corrupted(
+                &dir,
+                format_args!("directory entry with inode {ino}, which is reserved"),
+            )),
+            // Not `ESTALE`, which is for file handles.
+            Err(e) if e == ESTALE => {
+                inode::corrupted(
                     &dir,
-                    format_args!("directory entry with inode {ino}, which is {what}"),
-                ))
+                    format_args!("directory entry with inode {ino}, whose i_links_count is 0"),
+                );
+                Err(EIO)
             }
             Err(e) => Err(e),
         }

@@ -79,6 +79,8 @@ pub(crate) mod incompat {
 
 /// `s_feature_compat`: who does not know one of these may do everything.
 pub(crate) mod compat {
+    /// There are blocks reserved for more group descriptors.
+    pub(crate) const RESIZE_INODE: u32 = 0x10;
     /// At most two groups but the first have copies of the superblock: `s_backup_bgs`.
     pub(crate) const SPARSE_SUPER2: u32 = 0x200;
 }

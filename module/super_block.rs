@@ -356,6 +356,19 @@ fn check_super(sb: &mut NewSb<'_, Rext2>, raw: &ondisk::SuperBlock) -> Result<Ge
         );
     }
 
+    let reserved_desc_blocks = match raw.s_feature_compat.get() & compat::RESIZE_INODE {
+        0 => 0,
+        _ => u32::from(raw.s_reserved_gdt_blocks.get()),
+    };
+    // The resize inode points to them from one indirect block.
+    if reserved_desc_blocks > block_size / 4 {
+        return refuse(
+            "s_reserved_gdt_blocks",
+            reserved_desc_blocks,
+            format_args!("is more than {}", block_size / 4),
+        );
+    }
+
     let backups = if raw.s_feature_compat.get() & compat::SPARSE_SUPER2 != 0 {
         Backups::These(raw.s_backup_bgs.map(|group| group.get()))
     } else if ro_compat & ro_compat::SPARSE_SUPER != 0 {
@@ -391,6 +404,7 @@ fn check_super(sb: &mut NewSb<'_, Rext2>, raw: &ondisk::SuperBlock) -> Result<Ge
         groups,
         desc_blocks,
         first_meta_bg,
+        reserved_desc_blocks,
         backups,
     })
 }
