@@ -132,7 +132,7 @@ fn a_device_that_is_not_kvm_is_named_with_its_error() {
     assert!(why.contains("cannot create a VM: "), "{why}");
 
     // Root may open anything, so only others see the third answer.
-    std::fs::set_permissions(&missing, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&missing, std::fs::Permissions::from_mode(0o0)).unwrap();
     if !rustix::process::geteuid().is_root() {
         let why = host.create_vm().unwrap_err();
         assert!(why.contains("add yourself to group kvm"), "{why}");
