@@ -37,6 +37,7 @@ pub mod exec;
 pub mod fsck;
 pub mod guest;
 pub mod host_tests;
+pub mod images;
 pub mod initramfs;
 pub mod junit;
 pub mod ktap;
