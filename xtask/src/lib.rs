@@ -29,6 +29,7 @@ pub mod boot;
 pub mod boot_image;
 pub mod chain;
 pub mod console;
+pub mod contract;
 pub mod decode;
 pub mod exec;
 pub mod fsck;

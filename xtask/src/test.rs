@@ -9,13 +9,17 @@ use std::time::Instant;
 use crate::accel::Choice;
 use crate::artifact::{Kernel, Module};
 use crate::boot;
+use crate::chain;
 use crate::console::Lists;
+use crate::contract;
 use crate::decode;
 use crate::exit::{self, Exit};
+use crate::fetch;
 use crate::guest::{self, Observer, Plan};
 use crate::host_tests;
-use crate::opts::{Format, TestArgs};
+use crate::opts::{Accel, Format, TestArgs};
 use crate::part::{self, Part};
+use crate::patch;
 use crate::project::Project;
 use crate::report;
 use crate::rundir::Folder;
@@ -45,6 +49,7 @@ pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
     let mut parts = Vec::new();
     if names.iter().any(|name| name == DEFAULT) && args.filter.is_none() {
         parts.push(host_tests::run(project)?);
+        parts.extend(checks(project, args));
     }
     for (name, suite) in chosen {
         let begin = Instant::now();
@@ -63,6 +68,30 @@ pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
     Ok(part::exit(&parts))
 }
 
+/// The checks that go with the default suite.
+fn checks(project: &Project, args: &TestArgs) -> Vec<Part> {
+    let again = repeat(project, args, DEFAULT);
+    let begin = Instant::now();
+    let patches = fetch::run(project)
+        .and_then(|source| patch::check(project, &source))
+        .map(|checked| format!("{} patches make the round trip", checked.patches));
+    let seconds = begin.elapsed().as_secs_f64();
+    let mut parts = vec![Part::of_check(
+        "patch check",
+        "cargo xtask patch check",
+        seconds,
+        patches,
+    )];
+    let begin = Instant::now();
+    let contract =
+        chain::ready(project).and_then(|_| contract::run(project, &flags(project), &again));
+    parts.push(contract.unwrap_or_else(|error| {
+        let seconds = begin.elapsed().as_secs_f64();
+        Part::of_check("exec and boot", &again, seconds, Err(error))
+    }));
+    parts
+}
+
 fn list(suites: &Suites) -> anyhow::Result<Exit> {
     for (name, suite) in suites {
         println!("{name:<10} {}  [{}]", suite.about, suite.flavors.join(", "));
@@ -74,21 +103,29 @@ fn full_name(project: &Project, name: &str) -> String {
     format!("{name} ({})", project.flavor.name())
 }
 
-/// The command that runs this suite again, on the same kernel.
-fn repeat(project: &Project, args: &TestArgs, name: &str) -> String {
+/// The flags that choose the same kernel and accelerator.
+fn flags(project: &Project) -> Vec<String> {
     let opts = &project.opts;
-    let mut line = format!(
-        "cargo xtask --base {} --flavor {}",
-        opts.base,
-        opts.flavor.name()
-    );
+    let mut flags = vec![format!("--base={}", opts.base)];
+    flags.push(format!("--flavor={}", opts.flavor.name()));
     if let Some(linux) = &opts.linux {
-        line.push_str(&format!(" --linux {}", linux.display()));
+        flags.push(format!("--linux={}", linux.display()));
     }
     if let Some(tarball) = &opts.tarball {
-        line.push_str(&format!(" --tarball {}", tarball.display()));
+        flags.push(format!("--tarball={}", tarball.display()));
     }
-    line.push_str(&format!(" test {name}"));
+    flags.extend(opts.set.iter().map(|set| format!("--set={set}")));
+    match opts.accel {
+        Accel::Auto => {}
+        Accel::Kvm => flags.push("--accel=kvm".to_owned()),
+        Accel::Tcg => flags.push("--accel=tcg".to_owned()),
+    }
+    flags
+}
+
+/// The command that runs this suite again, on the same kernel.
+fn repeat(project: &Project, args: &TestArgs, name: &str) -> String {
+    let mut line = format!("cargo xtask {} test {name}", flags(project).join(" "));
     if let Some(filter) = &args.filter {
         line.push_str(&format!(" --filter {filter}"));
     }
@@ -120,7 +157,7 @@ fn in_guest(project: &Project, args: &TestArgs, name: &str, suite: &Suite) -> an
             ),
         ));
     }
-    let ready = crate::chain::ready(project)?;
+    let ready = chain::ready(project)?;
     suite_run(
         project,
         &ready.kernel,
