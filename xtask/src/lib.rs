@@ -15,9 +15,12 @@ pub mod step;
 
 // From a source to a kernel and a module.
 pub mod build;
+pub mod clean;
+pub mod compile_fail;
 pub mod config;
 pub mod doctor;
 pub mod fetch;
+pub mod ide;
 pub mod install;
 pub mod module;
 pub mod patch;
@@ -77,6 +80,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         }
         Verb::Test(args) => return test::run(&project, args),
         Verb::Report(args) => return report::run(&project, args),
+        Verb::Ide => ide::verb(&project)?,
+        Verb::Clean(args) => clean::verb(&project, args)?,
         verb => anyhow::bail!("{verb:?} is not in this tree"),
     }
     Ok(Exit::Good)

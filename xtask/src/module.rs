@@ -20,6 +20,9 @@ use std::path::{Path, PathBuf};
 /// The module's name.
 const NAME: &str = "rext2";
 
+/// The compiler's command, beside the published module.
+const COMMAND: &str = "rustc.json";
+
 /// Builds the module for the kernel that the flags ask for.
 pub fn run(project: &Project, kernel: &Kernel) -> anyhow::Result<Module> {
     let sources = sources(project)?;
@@ -51,6 +54,8 @@ pub fn run(project: &Project, kernel: &Kernel) -> anyhow::Result<Module> {
         .toolchain
         .make(project, &wanted.source.git, kdir)
         .arg(format!("M={}", folder.display()))
+        // Its Kbuild is written for a home in the kernel tree, too.
+        .arg("CONFIG_REXT2_FS=m")
         .arg("modules")
         .run(&log)
         .map_err(|_| {
@@ -245,9 +250,75 @@ fn publish_module(
         debug_ko: place.join(&debug_ko),
         hash,
     };
+    publish::write_json(&half.join(COMMAND), &saved_command(built)?)?;
     publish::write_json(&half.join("module.json"), &module)?;
     publish::folder(&half, place)?;
     Ok(module)
+}
+
+/// The compiler and its flags of the module's build, without what belongs to one
+/// crate: everything that another crate needs to be compiled as a module is.
+pub fn rustc_words(module: &Module) -> anyhow::Result<Vec<String>> {
+    let place = module.ko.with_file_name(COMMAND);
+    publish::read_json(&place).with_context(|| {
+        format!(
+            "{} is gone; \"cargo xtask clean\" and build again",
+            place.display()
+        )
+    })
+}
+
+/// Reads the command that kbuild has saved for the crate.
+fn saved_command(built: &Path) -> anyhow::Result<Vec<String>> {
+    let file = built.with_file_name(format!(".{NAME}.o.cmd"));
+    let text = fs::read_to_string(&file)?;
+    let line = text.lines().next().unwrap_or_default();
+    let (_, command) = line
+        .split_once(":= ")
+        .with_context(|| format!("{} holds no command", file.display()))?;
+    let command = command.split(" ; ").next().unwrap_or_default();
+    crate_free(shell_words(command))
+        .with_context(|| format!("{} holds no call of rustc", file.display()))
+}
+
+/// Drops the variables before the compiler, and the names and outputs of the crate.
+fn crate_free(words: Vec<String>) -> Option<Vec<String>> {
+    let is_variable = |word: &String| {
+        word.split_once('=')
+            .is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
+    };
+    let mut words = words.into_iter().skip_while(is_variable);
+    let mut kept = vec![words.next()?];
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--crate-name" | "--out-dir" => {
+                words.next()?;
+            }
+            word if word.starts_with("--emit=")
+                || (word.ends_with(".rs") && !word.starts_with('-')) => {}
+            _ => kept.push(word),
+        }
+    }
+    Some(kept)
+}
+
+/// Splits a command line as the shell does, as far as kbuild's lines go.
+fn shell_words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '\'' => {
+                quoted = !quoted;
+                word.get_or_insert_default();
+            }
+            ' ' if !quoted => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
 }
 
 /// The verb.
@@ -352,6 +423,17 @@ mod tests {
         assert!(
             code == 3 && text.contains("no build folder of a kernel"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn the_saved_command_serves_other_crates() {
+        let line = "RUST_MODFILE=/m/rext2 rustc --edition=2021 -Zcrate-attr='feature(a, b)' @./include/generated/rustc_cfg \
+                    --extern kernel --crate-type rlib -L ./rust/ --crate-name rext2 --sysroot=/dev/null --out-dir /m/ \
+                    --emit=dep-info=/m/.rext2.o.d --emit=obj=/m/rext2.o /m/rext2.rs ";
+        assert_eq!(
+            crate_free(shell_words(line)).unwrap().join("|"),
+            "rustc|--edition=2021|-Zcrate-attr=feature(a, b)|@./include/generated/rustc_cfg|--extern|kernel|--crate-type|rlib|-L|./rust/|--sysroot=/dev/null"
         );
     }
 

@@ -220,6 +220,36 @@ impl Project {
         }
     }
 
+    /// What clean removes: all that can be built again.
+    pub fn made(&self) -> Vec<PathBuf> {
+        [
+            "build",
+            "kernels",
+            "modules",
+            "module-build",
+            "initramfs",
+            "images",
+            "tmp",
+        ]
+        .map(|name| self.cache.join(name))
+        .to_vec()
+    }
+
+    /// What only `clean --all` removes: it comes from the network, or takes minutes.
+    pub fn gotten(&self) -> Vec<PathBuf> {
+        [
+            "trees",
+            "downloads",
+            "sources",
+            "apt",
+            "ccache",
+            "tools",
+            "tools-target",
+        ]
+        .map(|name| self.cache.join(name))
+        .to_vec()
+    }
+
     /// Tools that xtask installed for itself.
     pub fn tools(&self) -> PathBuf {
         self.cache.join("tools")

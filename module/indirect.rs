@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The block map: from a block of a file to a block of the disk.
+//!
+//! An inode points to twelve blocks itself, and to three trees of indirect blocks with one, two and
+//! three levels. A pointer that is 0 stands for a hole as big as what it would point to.
+
+#![forbid(unsafe_code)]
+
+use crate::{inode::corrupted, ondisk, Rext2};
+use kernel::{fs::INode, ondisk::Le32, prelude::*};
+
+/// A run of blocks of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// So many blocks are not allocated.
+    Hole(u64),
+    /// So many blocks follow each other on the disk, from this one on.
+    Data(u32, u32),
+}
+
+/// The way from the inode to the pointer of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Path {
+    /// The index of a pointer in each block on the way; the first is one in the inode.
+    indices: [u32; 4],
+    /// How many of them there are, 1 to 4.
+    depth: usize,
+}
+
+impl Path {
+    /// The way to block `block` of a file, if a file can have such a block. An indirect block holds
+    /// `1 << bits` pointers.
+    pub(crate) fn to(block: u64, bits: u32) -> Option<Self> {
+        let direct = ondisk::DIRECT_BLOCKS as u64;
+        if block < direct {
+            return Some(Self {
+                indices: [block as u32, 0, 0, 0],
+                depth: 1,
+            });
+        }
+        let mut rest = block - direct;
+        for level in 1..=3u32 {
+            let tree = 1u64 << (bits * level);
+            if rest < tree {
+                let mut indices = [ondisk::DIRECT_BLOCKS as u32 + level - 1, 0, 0, 0];
+                for (i, index) in indices.iter_mut().skip(1).take(level as usize).enumerate() {
+                    let shift = bits * (level - 1 - i as u32);
+                    *index = (rest >> shift) as u32 & ((1 << bits) - 1);
+                }
+                return Some(Self {
+                    indices,
+                    depth: level as usize + 1,
+                });
+            }
+            rest -= tree;
+        }
+        None
+    }
+
+    /// How many blocks there are from this one to the end of what the pointer at `level` covers.
+    fn left_below(&self, level: usize, bits: u32) -> u64 {
+        let below = self.depth - 1 - level;
+        let covered = 1u64 << (bits as usize * below);
+        let inside = self
+            .indices
+            .iter()
+            .take(self.depth)
+            .skip(level + 1)
+            .fold(0u64, |sum, &index| sum << bits | u64::from(index));
+        covered - inside
+    }
+}
+
+/// How many pointers are copied from an indirect block at a time.
+const CHUNK: usize = 32;
+
+/// Finds where the blocks of a file from `block` on lie: a run of at most `max` blocks, at least
+/// one. `None` if a file cannot have such a block.
+///
+/// # Errors
+///
+/// `EUCLEAN` for a pointer to what is not a data block, which is reported; `EIO` if an indirect block
+/// cannot be read.
+pub(crate) fn find(file: &INode<Rext2>, block: u64, max: u64) -> Result<Option<Run>> {
+    let sb = file.sb();
+    let bits = sb.data().geometry.block_bits - 2;
+    let Some(path) = Path::to(block, bits) else {
+        return Ok(None);
+    };
+    let [first, rest @ ..] = path.indices;
+
+    if path.depth == 1 {
+        let pointers = (first as usize..ondisk::DIRECT_BLOCKS).map(|i| file.data().block(i));
+        return run(file, pointers, max).map(Some);
+    }
+
+    let mut pointer = file.data().block(first as usize);
+    let mut leaf = 0;
+    for (level, &index) in rest.iter().take(path.depth - 1).enumerate() {
+        if pointer == 0 {
+            return Ok(Some(Run::Hole(path.left_below(level, bits))));
+        }
+        check(file, pointer)?;
+        if level + 2 == path.depth {
+            leaf = index;
+            break;
+        }
+        let indirect = sb.bread(pointer.into())?;
+        pointer = indirect.get::<Le32>(4 * index as usize)?.get();
+    }
+
+    let indirect = sb.bread(pointer.into())?;
+    let end = 1u32 << bits;
+    let mut chunk = [Le32::default(); CHUNK];
+    let mut failed = None;
+    let pointers = (leaf..end).map_while(|index| {
+        let within = (index - leaf) as usize % CHUNK;
+        if within == 0 {
+            let len = ((end - index) as usize).min(CHUNK);
+            match indirect.get_slice(4 * index as usize, chunk.get_mut(..len)?) {
+                Ok(()) => {}
+                Err(e) => {
+                    failed = Some(e);
+                    return None;
+                }
+            }
+        }
+        chunk.get(within).map(|p| p.get())
+    });
+    let found = run(file, pointers, max);
+    match failed {
+        Some(e) => Err(e),
+        None => found.map(Some),
+    }
+}
+
+/// Joins pointers that follow each other, as long as they do and as there are no more than `max`.
+fn run(file: &INode<Rext2>, mut pointers: impl Iterator<Item = u32>, max: u64) -> Result<Run> {
+    let first = pointers.next().ok_or(EIO)?;
+    let more = max.saturating_sub(1) as usize;
+    if first == 0 {
+        let holes = pointers.take(more).take_while(|&p| p == 0).count();
+        return Ok(Run::Hole(1 + holes as u64));
+    }
+    check(file, first)?;
+    let mount = file.sb().data();
+    let mut next = first;
+    let mut len = 1;
+    for pointer in pointers.take(more) {
+        next += 1;
+        // What is wrong with it is said when it is asked for.
+        if pointer != next || !mount.is_data_block(pointer) {
+            break;
+        }
+        len += 1;
+    }
+    Ok(Run::Data(first, len))
+}
+
+/// Reports a pointer to what cannot belong to a file.
+fn check(file: &INode<Rext2>, pointer: u32) -> Result {
+    if file.sb().data().is_data_block(pointer) {
+        return Ok(());
+    }
+    Err(corrupted(
+        file,
+        format_args!("i_block points to {pointer}, which is not a data block"),
+    ))
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The structures of ext2 as they lie on the disk, under the names of the format's description.
+
+#![forbid(unsafe_code)]
+
+use kernel::ondisk::{Le16, Le32};
+
+/// `s_magic` of ext2, and of its successors.
+pub(crate) const MAGIC: u16 = 0xef53;
+
+/// Byte at which the first superblock lies.
+pub(crate) const SUPER_OFFSET: u64 = 1024;
+
+/// The root directory.
+pub(crate) const ROOT_INO: u32 = 2;
+
+/// The first inode that is not reserved, where the superblock does not say.
+pub(crate) const FIRST_INO_REV0: u32 = 11;
+
+/// The size of an inode, in bytes, where the superblock does not say; also the part of it that all
+/// revisions have in common.
+pub(crate) const INODE_SIZE_REV0: u16 = 128;
+
+/// `s_rev_level` of the format with fixed inode size and without features.
+pub(crate) const REV_ORIGINAL: u32 = 0;
+
+/// `s_rev_level` of the newest format.
+pub(crate) const REV_DYNAMIC: u32 = 1;
+
+/// How many blocks an inode points to itself.
+pub(crate) const DIRECT_BLOCKS: usize = 12;
+
+/// How many pointers an inode has: direct ones and one for each level of indirection.
+pub(crate) const BLOCK_POINTERS: usize = 15;
+
+/// Number of bytes in which an inode keeps a short link, the nul behind it included.
+pub(crate) const FAST_LINK_SIZE: usize = 4 * BLOCK_POINTERS;
+
+/// Length of the longest name, in bytes.
+pub(crate) const NAME_LEN: usize = 255;
+
+/// Number of links that an inode may have.
+pub(crate) const LINK_MAX: u32 = 32000;
+
+/// `s_feature_incompat`: who does not know one of these must not touch the file system.
+pub(crate) mod incompat {
+    /// Directory entries say the type of the file.
+    pub(crate) const FILETYPE: u32 = 0x2;
+    /// Group descriptors lie in the groups that they describe.
+    pub(crate) const META_BG: u32 = 0x10;
+    /// What we know.
+    pub(crate) const SUPPORTED: u32 = FILETYPE | META_BG;
+
+    /// The names of the bits that others have defined.
+    pub(crate) const NAMES: [(u32, &str); 14] = [
+        (0x1, "compression"),
+        (0x4, "needs_recovery"),
+        (0x8, "journal_dev"),
+        (0x40, "extents"),
+        (0x80, "64bit"),
+        (0x100, "mmp"),
+        (0x200, "flex_bg"),
+        (0x400, "ea_inode"),
+        (0x1000, "dirdata"),
+        (0x2000, "metadata_csum_seed"),
+        (0x4000, "large_dir"),
+        (0x8000, "inline_data"),
+        (0x10000, "encrypt"),
+        (0x20000, "casefold"),
+    ];
+}
+
+/// `s_feature_ro_compat`: who does not know one of these may read only.
+pub(crate) mod ro_compat {
+    /// Not every group has a copy of the superblock.
+    pub(crate) const SPARSE_SUPER: u32 = 0x1;
+}
+
+/// `i_flags` that change what `i_block` means, which ext2 does not have.
+pub(crate) mod inode_flags {
+    /// Writes are synchronous.
+    pub(crate) const SYNC: u32 = 0x8;
+    /// Nothing can be changed.
+    pub(crate) const IMMUTABLE: u32 = 0x10;
+    /// Only appending writes.
+    pub(crate) const APPEND: u32 = 0x20;
+    /// Access times are not updated.
+    pub(crate) const NOATIME: u32 = 0x80;
+    /// Changes of the directory are synchronous.
+    pub(crate) const DIRSYNC: u32 = 0x10000;
+    /// `i_block` is an extent tree.
+    pub(crate) const EXTENTS: u32 = 0x80000;
+    /// `i_block` is data.
+    pub(crate) const INLINE_DATA: u32 = 0x1000_0000;
+}
+
+/// The types of `i_mode`.
+pub(crate) mod mode {
+    /// The bits that hold the type.
+    pub(crate) const TYPE: u16 = 0o170000;
+    /// Socket.
+    pub(crate) const SOCKET: u16 = 0o140000;
+    /// Symbolic link.
+    pub(crate) const SYMLINK: u16 = 0o120000;
+    /// Regular file.
+    pub(crate) const REGULAR: u16 = 0o100000;
+    /// Block device.
+    pub(crate) const BLOCK: u16 = 0o060000;
+    /// Directory.
+    pub(crate) const DIR: u16 = 0o040000;
+    /// Character device.
+    pub(crate) const CHAR: u16 = 0o020000;
+    /// Named pipe.
+    pub(crate) const FIFO: u16 = 0o010000;
+}
+
+kernel::on_disk! {
+    /// The superblock, 1024 bytes from the start of the device and in front of some groups.
+    pub(crate) struct SuperBlock(1024) {
+        pub(crate) s_inodes_count: Le32,
+        pub(crate) s_blocks_count: Le32,
+        pub(crate) s_r_blocks_count: Le32,
+        pub(crate) s_free_blocks_count: Le32,
+        pub(crate) s_free_inodes_count: Le32,
+        pub(crate) s_first_data_block: Le32,
+        pub(crate) s_log_block_size: Le32,
+        pub(crate) s_log_frag_size: Le32,
+        pub(crate) s_blocks_per_group: Le32,
+        pub(crate) s_frags_per_group: Le32,
+        pub(crate) s_inodes_per_group: Le32,
+        pub(crate) s_mtime: Le32,
+        pub(crate) s_wtime: Le32,
+        pub(crate) s_mnt_count: Le16,
+        pub(crate) s_max_mnt_count: Le16,
+        pub(crate) s_magic: Le16,
+        pub(crate) s_state: Le16,
+        pub(crate) s_errors: Le16,
+        pub(crate) s_minor_rev_level: Le16,
+        pub(crate) s_lastcheck: Le32,
+        pub(crate) s_checkinterval: Le32,
+        pub(crate) s_creator_os: Le32,
+        pub(crate) s_rev_level: Le32,
+        pub(crate) s_def_resuid: Le16,
+        pub(crate) s_def_resgid: Le16,
+        // From here on: only if `s_rev_level` is at least 1.
+        pub(crate) s_first_ino: Le32,
+        pub(crate) s_inode_size: Le16,
+        pub(crate) s_block_group_nr: Le16,
+        pub(crate) s_feature_compat: Le32,
+        pub(crate) s_feature_incompat: Le32,
+        pub(crate) s_feature_ro_compat: Le32,
+        pub(crate) s_uuid: [u8; 16],
+        pub(crate) s_volume_name: [u8; 16],
+        pub(crate) s_last_mounted: [u8; 64],
+        pub(crate) s_algorithm_usage_bitmap: Le32,
+        pub(crate) s_prealloc_blocks: u8,
+        pub(crate) s_prealloc_dir_blocks: u8,
+        pub(crate) s_reserved_gdt_blocks: Le16,
+        pub(crate) s_journal_uuid: [u8; 16],
+        pub(crate) s_journal_inum: Le32,
+        pub(crate) s_journal_dev: Le32,
+        pub(crate) s_last_orphan: Le32,
+        pub(crate) s_hash_seed: [u8; 16],
+        pub(crate) s_def_hash_version: u8,
+        pub(crate) s_reserved_char_pad: u8,
+        pub(crate) s_desc_size: Le16,
+        pub(crate) s_default_mount_opts: Le32,
+        pub(crate) s_first_meta_bg: Le32,
+        pub(crate) s_reserved: [u8; 760],
+    }
+
+    /// A group descriptor.
+    pub(crate) struct GroupDesc(32) {
+        pub(crate) bg_block_bitmap: Le32,
+        pub(crate) bg_inode_bitmap: Le32,
+        pub(crate) bg_inode_table: Le32,
+        pub(crate) bg_free_blocks_count: Le16,
+        pub(crate) bg_free_inodes_count: Le16,
+        pub(crate) bg_used_dirs_count: Le16,
+        pub(crate) bg_pad: Le16,
+        pub(crate) bg_reserved: [u8; 12],
+    }
+
+    /// The part of an inode that all revisions have.
+    pub(crate) struct Inode(128) {
+        pub(crate) i_mode: Le16,
+        pub(crate) i_uid_low: Le16,
+        pub(crate) i_size: Le32,
+        pub(crate) i_atime: Le32,
+        pub(crate) i_ctime: Le32,
+        pub(crate) i_mtime: Le32,
+        pub(crate) i_dtime: Le32,
+        pub(crate) i_gid_low: Le16,
+        pub(crate) i_links_count: Le16,
+        pub(crate) i_blocks: Le32,
+        pub(crate) i_flags: Le32,
+        pub(crate) i_reserved1: Le32,
+        pub(crate) i_block: [Le32; 15],
+        pub(crate) i_generation: Le32,
+        pub(crate) i_file_acl: Le32,
+        pub(crate) i_size_high: Le32,
+        pub(crate) i_faddr: Le32,
+        pub(crate) i_frag: u8,
+        pub(crate) i_fsize: u8,
+        pub(crate) i_pad1: Le16,
+        pub(crate) i_uid_high: Le16,
+        pub(crate) i_gid_high: Le16,
+        pub(crate) i_reserved2: Le32,
+    }
+
+    /// What bigger inodes have behind that: the first `i_extra_isize` bytes of it are in use.
+    #[derive(Default)]
+    pub(crate) struct InodeExtra(16) {
+        pub(crate) i_extra_isize: Le16,
+        pub(crate) i_checksum_hi: Le16,
+        pub(crate) i_ctime_extra: Le32,
+        pub(crate) i_mtime_extra: Le32,
+        pub(crate) i_atime_extra: Le32,
+    }
+
+    /// The head of a directory entry; the name follows.
+    pub(crate) struct DirEntry(8) {
+        pub(crate) inode: Le32,
+        pub(crate) rec_len: Le16,
+        pub(crate) name_len: u8,
+        pub(crate) file_type: u8,
+    }
+}
+
+impl InodeExtra {
+    /// Reads as zeros what lies behind the part in use.
+    pub(crate) fn used(mut self) -> Self {
+        let used = self.i_extra_isize.get();
+        let fields = [
+            (8, &mut self.i_ctime_extra),
+            (12, &mut self.i_mtime_extra),
+            (16, &mut self.i_atime_extra),
+        ];
+        for (end, field) in fields {
+            if used < end {
+                *field = Le32::default();
+            }
+        }
+        self
+    }
+}

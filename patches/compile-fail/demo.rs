@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The file system that the cases are written against: every operation once, used as it should be.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![allow(missing_docs)]
+
+use kernel::{
+    c_str,
+    fs::{
+        aops,
+        dentry::{Created, Negative, Spliced, Unhashed},
+        dir::{self, Emitter, FileType},
+        file::{self, ExclCheck, ExclSubmit, ReadDone, ReadReq, SharedCheck, SharedSubmit},
+        file::{WriteDone, WriteReq},
+        inode::{Attributes, Iget},
+        iomap::{self, Kind, Mapping},
+        lock::{Excl, Held, Shared},
+        sb::{Mounted, NewSb},
+        symlink::{self, Target},
+        FileSystem, INode, IRef, Ino, Offset, SuperBlock,
+    },
+    init::PinInit,
+    new_mutex,
+    prelude::*,
+    sync::Mutex,
+};
+
+pub struct Demo;
+
+pub struct Data {
+    pub root: Ino,
+}
+
+#[pin_data]
+pub struct Info {
+    #[pin]
+    pub block: Mutex<u64>,
+}
+
+kernel::module_fs! {
+    type: Demo,
+    name: "demo",
+    license: "GPL",
+}
+
+#[vtable]
+impl FileSystem for Demo {
+    const NAME: &'static CStr = c_str!("demo");
+
+    type Data = Data;
+    type INodeData = Info;
+    type Params = ();
+
+    fn init_inode_data() -> impl PinInit<Info, Error> {
+        try_pin_init!(Info { block <- new_mutex!(0, "Info::block") })
+    }
+
+    fn fill_super<'a>(sb: NewSb<'a, Self>, _params: &()) -> Result<Mounted<'a, Self>> {
+        let live = sb.publish(KBox::new(Data { root: 2 }, GFP_KERNEL)?);
+        let root = iget(live.sb(), live.sb().data().root)?;
+        live.set_root(root)
+    }
+}
+
+pub fn iget(sb: &SuperBlock<Demo>, ino: Ino) -> Result<IRef<'_, Demo>> {
+    match sb.iget(ino)? {
+        Iget::Cached(inode) => Ok(inode),
+        Iget::New(mut new) => {
+            new.set_attributes(&Attributes {
+                perm: 0o755,
+                nlink: 1,
+                ..Attributes::default()
+            })?;
+            match ino {
+                2 => Ok(new.finish_dir::<Demo>()),
+                3 => Ok(new.finish_symlink::<Demo>()),
+                _ => Ok(new.finish_file::<Demo>()),
+            }
+        }
+    }
+}
+
+#[vtable]
+impl dir::Operations for Demo {
+    type FileSystem = Demo;
+
+    fn lookup<'a>(dir: Held<'_, Demo, Shared>, dentry: Unhashed<'a, Demo>) -> Result<Spliced<'a>> {
+        if dentry.name() != b"file" {
+            return dentry.splice_alias(None);
+        }
+        dentry.splice_alias(Some(iget(dir.sb(), 4)?))
+    }
+
+    fn read_dir(_dir: Held<'_, Demo, Shared>, emitter: &mut Emitter<'_>) -> Result {
+        if emitter.pos() == 0 && !emitter.emit(b"file", 4, FileType::Regular, 1) {
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    fn mkdir<'a>(
+        dir: Held<'_, Demo, Excl>,
+        dentry: Negative<'a, Demo>,
+        _mode: u16,
+    ) -> Result<Created<'a>> {
+        Ok(dentry.instantiate(iget(dir.sb(), 5)?))
+    }
+}
+
+#[vtable]
+impl symlink::Operations for Demo {
+    type FileSystem = Demo;
+
+    fn get_link(_link: &INode<Demo>) -> Result<Target> {
+        Target::new(b"file")
+    }
+}
+
+#[vtable]
+impl aops::Operations for Demo {
+    type FileSystem = Demo;
+    type Read = Look;
+}
+
+fn mapping(file: &INode<Demo>, pos: Offset) -> Mapping {
+    let kind = match *file.data().block.lock() {
+        0 => Kind::Hole,
+        block => Kind::Mapped {
+            addr: block << 12,
+            new: false,
+        },
+    };
+    Mapping {
+        offset: pos & !4095,
+        len: 4096,
+        kind,
+    }
+}
+
+/// Reads.
+pub struct Look;
+
+impl iomap::Lookup for Look {
+    type FileSystem = Demo;
+
+    fn map(file: &INode<Demo>, pos: Offset, _len: u64) -> Result<Mapping> {
+        Ok(mapping(file, pos))
+    }
+}
+
+/// Overwrites.
+pub struct Over;
+
+impl iomap::Overwrite for Over {
+    type FileSystem = Demo;
+
+    fn map(file: &INode<Demo>, pos: Offset, _len: u64) -> Result<Mapping> {
+        Ok(mapping(file, pos))
+    }
+}
+
+/// Allocates.
+pub struct Grow;
+
+impl iomap::Alloc for Grow {
+    type FileSystem = Demo;
+
+    fn map(file: Held<'_, Demo, Excl>, pos: Offset, _len: u64) -> Result<Mapping> {
+        *file.data().block.lock() = 7;
+        Ok(mapping(&file, pos))
+    }
+}
+
+#[vtable]
+impl file::Operations for Demo {
+    type FileSystem = Demo;
+    type Mapping = Demo;
+
+    const FLAGS: file::Flags = file::Flags::DIO_PARALLEL_WRITE;
+
+    fn read_iter<'k>(req: ReadReq<'k, Demo>) -> Result<ReadDone<'k>> {
+        if req.is_direct() {
+            return req.direct::<Look>();
+        }
+        req.buffered()
+    }
+
+    fn write_iter<'k>(mut req: WriteReq<'k, Demo>) -> Result<WriteDone<'k>> {
+        let direct = req.is_direct();
+        if direct {
+            req = match req.lock_shared()?.check()? {
+                SharedCheck::Done(done) => return Ok(done),
+                SharedCheck::NeedsExcl(req) => req,
+                SharedCheck::Overwrite(write) => match write.submit::<Over>()? {
+                    SharedSubmit::Done(done) => return Ok(done),
+                    SharedSubmit::Fallback(req) => req,
+                },
+            };
+        }
+        let write = match req.lock()?.check()? {
+            ExclCheck::Done(done) => return Ok(done),
+            ExclCheck::Write(write) => write,
+        };
+        if !direct {
+            return write.submit_buffered::<Grow>();
+        }
+        write.drain_dio();
+        match write.submit_direct::<Grow>()? {
+            ExclSubmit::Done(done) => Ok(done),
+            ExclSubmit::Fallback(write) => write.submit_buffered::<Grow>(),
+        }
+    }
+}

@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Inodes: the slab object, references to it, and how one is set up.
+//!
+//! [`INode`] is the whole slab object: the VFS inode, and behind it what the file system keeps for
+//! it. The private part is initialised when the object is allocated and dropped when it is freed,
+//! so that it is there whenever an inode is.
+//!
+//! [`SuperBlock::iget`] returns an inode that is in use, or [`NewINode`]: one that only the caller
+//! sees (`I_NEW`). It is set up from the disk and then finished as one kind of file, with the
+//! operations of that kind; dropped before that, it disappears and those who wait for it try again.
+
+use super::{dir, file, symlink, FileSystem, Ino, Offset, SuperBlock};
+use crate::{
+    bindings,
+    error::{code::*, Result},
+    init::PinInit,
+    types::Opaque,
+};
+use core::{
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ops::Deref,
+    ptr::{self, NonNull},
+};
+
+/// An inode, with the private data of its file system.
+///
+/// # Invariants
+///
+/// - It was allocated by [`Tables::alloc_inode`], which initialised `data`.
+/// - Its superblock is of type `T` and has data.
+#[repr(C)]
+pub struct INode<T: FileSystem> {
+    vfs: Opaque<bindings::inode>,
+    data: T::INodeData,
+}
+
+// SAFETY: The VFS uses inodes from all tasks, and `T::INodeData` is `Send` and `Sync`.
+unsafe impl<T: FileSystem> Send for INode<T> {}
+
+// SAFETY: As above.
+unsafe impl<T: FileSystem> Sync for INode<T> {}
+
+impl<T: FileSystem> INode<T> {
+    /// Makes a reference from a pointer.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is an inode of a superblock of type `T` and stays in use during `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::inode) -> &'a Self {
+        // CAST: The VFS inode is the first member, and the object is `repr(C)`.
+        // SAFETY: By the safety requirements; the inodes of type `T` are made by `alloc_inode`.
+        unsafe { &*ptr.cast() }
+    }
+
+    /// The C inode.
+    pub(super) fn as_ptr(&self) -> *mut bindings::inode {
+        self.vfs.get()
+    }
+
+    /// The private data.
+    pub fn data(&self) -> &T::INodeData {
+        &self.data
+    }
+
+    /// The superblock.
+    pub fn sb(&self) -> &SuperBlock<T> {
+        // SAFETY: The inode is valid and belongs to a superblock of type `T` with data.
+        unsafe { SuperBlock::from_raw((*self.as_ptr()).i_sb) }
+    }
+
+    /// The inode number.
+    pub fn ino(&self) -> Ino {
+        // SAFETY: The inode is valid; its number does not change.
+        unsafe { (*self.as_ptr()).i_ino as Ino }
+    }
+
+    /// The size of the file, in bytes.
+    ///
+    /// It is an acquire load, the counterpart of [`Held::set_size`](super::lock::Held::set_size).
+    pub fn size(&self) -> Offset {
+        // SAFETY: The inode is valid.
+        unsafe { bindings::i_size_read(self.as_ptr()) }
+    }
+
+    /// The type and the permissions, as in `st_mode`.
+    pub fn mode(&self) -> u16 {
+        // SAFETY: The inode is valid. `chmod` may store at the same time, hence the volatile load.
+        unsafe { ptr::addr_of!((*self.as_ptr()).i_mode).read_volatile() }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.has_type(bindings::S_IFDIR)
+    }
+
+    /// Whether it is a symbolic link.
+    pub fn is_symlink(&self) -> bool {
+        self.has_type(bindings::S_IFLNK)
+    }
+
+    fn has_type(&self, file_type: u32) -> bool {
+        u32::from(self.mode()) & bindings::S_IFMT == file_type
+    }
+
+    /// Takes another reference.
+    pub fn grab(&self) -> IRef<'_, T> {
+        // SAFETY: The inode is in use.
+        unsafe { bindings::ihold(self.as_ptr()) };
+        IRef {
+            ptr: NonNull::from(self),
+            _sb: PhantomData,
+        }
+    }
+}
+
+/// A counted reference to an inode, which cannot outlive the borrow of its superblock.
+///
+/// # Invariants
+///
+/// The value owns a reference to the inode.
+pub struct IRef<'sb, T: FileSystem> {
+    ptr: NonNull<INode<T>>,
+    _sb: PhantomData<&'sb SuperBlock<T>>,
+}
+
+// SAFETY: `INode` is `Sync`, and any task may give a reference back.
+unsafe impl<T: FileSystem> Send for IRef<'_, T> {}
+
+// SAFETY: As above.
+unsafe impl<T: FileSystem> Sync for IRef<'_, T> {}
+
+impl<T: FileSystem> IRef<'_, T> {
+    /// Gives the reference to the caller.
+    pub(super) fn into_raw(self) -> *mut bindings::inode {
+        ManuallyDrop::new(self).ptr.as_ptr().cast()
+    }
+}
+
+impl<T: FileSystem> Deref for IRef<'_, T> {
+    type Target = INode<T>;
+
+    fn deref(&self) -> &INode<T> {
+        // SAFETY: The reference keeps the inode in use.
+        unsafe { self.ptr.as_ref() }
+    }
+}
+
+impl<T: FileSystem> Drop for IRef<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: The reference is ours, by the type invariant.
+        unsafe { bindings::iput(self.ptr.as_ptr().cast()) }
+    }
+}
+
+/// What [`SuperBlock::iget`] found.
+pub enum Iget<'sb, T: FileSystem> {
+    /// An inode that has been set up before.
+    Cached(IRef<'sb, T>),
+    /// An inode that the caller has to set up.
+    New(NewINode<'sb, T>),
+}
+
+impl<T: FileSystem> SuperBlock<T> {
+    /// Looks for an inode, or makes one that is to be set up.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn iget(&self, ino: Ino) -> Result<Iget<'_, T>> {
+        // SAFETY: The superblock is valid.
+        let inode = unsafe { bindings::iget_locked(self.as_ptr(), ino as _) };
+        let inode = IRef {
+            ptr: NonNull::new(inode).ok_or(ENOMEM)?.cast(),
+            _sb: PhantomData,
+        };
+        // SAFETY: We have a reference.
+        if unsafe { bindings::fs_inode_is_new(inode.as_ptr()) } {
+            // INVARIANT: `iget_locked` returns inodes with `I_NEW` only to the one who made them.
+            Ok(Iget::New(NewINode {
+                inode: ManuallyDrop::new(inode),
+                _task: PhantomData,
+            }))
+        } else {
+            Ok(Iget::Cached(inode))
+        }
+    }
+}
+
+/// Seconds and nanoseconds since 1970.
+#[derive(Clone, Copy, Default)]
+pub struct Timespec {
+    /// Seconds.
+    pub sec: i64,
+    /// Nanoseconds, less than 1,000,000,000.
+    pub nsec: u32,
+}
+
+/// What the VFS wants to know of an inode, besides the type of the file.
+#[derive(Default)]
+pub struct Attributes {
+    /// The permissions: the low 12 bits of `st_mode`.
+    pub perm: u16,
+    /// The owner, in the user namespace of the mount.
+    pub uid: u32,
+    /// The group, in the user namespace of the mount.
+    pub gid: u32,
+    /// Number of links.
+    pub nlink: u32,
+    /// Size in bytes.
+    pub size: Offset,
+    /// Space in use, in 512-byte sectors.
+    pub sectors: u64,
+    /// The number that tells the users of an inode number apart, for file handles.
+    pub generation: u32,
+    /// `S_*` flags.
+    pub flags: Flags,
+    /// Last access.
+    pub atime: Timespec,
+    /// Last change of the contents.
+    pub mtime: Timespec,
+    /// Last change of the inode.
+    pub ctime: Timespec,
+}
+
+/// A set of inode flags (`S_*`).
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// Writes are synchronous.
+    pub const SYNC: Self = Self(bindings::S_SYNC);
+    /// Access times are not updated.
+    pub const NOATIME: Self = Self(bindings::S_NOATIME);
+    /// Only appending writes.
+    pub const APPEND: Self = Self(bindings::S_APPEND);
+    /// Nothing can be changed.
+    pub const IMMUTABLE: Self = Self(bindings::S_IMMUTABLE);
+    /// Changes of the directory are synchronous.
+    pub const DIRSYNC: Self = Self(bindings::S_DIRSYNC);
+}
+
+impl core::ops::BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A file that is neither regular nor a directory nor a link.
+#[derive(Clone, Copy)]
+pub enum Special {
+    /// A character device, by major and minor number.
+    Char(u32, u32),
+    /// A block device, by major and minor number.
+    Block(u32, u32),
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+}
+
+/// An inode that only its owner sees, until it is finished as one kind of file.
+///
+/// # Invariants
+///
+/// `I_NEW` is set, and this is the only value that can clear it. It owns a reference.
+#[must_use = "the inode disappears when it is dropped"]
+pub struct NewINode<'sb, T: FileSystem> {
+    inode: ManuallyDrop<IRef<'sb, T>>,
+    _task: PhantomData<*mut ()>,
+}
+
+impl<'sb, T: FileSystem> NewINode<'sb, T> {
+    /// Sets all that is not particular to a kind of file.
+    ///
+    /// # Errors
+    ///
+    /// `EUCLEAN` for nanoseconds that are more than a second, or a negative size.
+    pub fn set_attributes(&mut self, attrs: &Attributes) -> Result {
+        const NSEC_PER_SEC: u32 = 1_000_000_000;
+        let times = [attrs.atime, attrs.mtime, attrs.ctime];
+        if attrs.size < 0 || times.iter().any(|t| t.nsec >= NSEC_PER_SEC) {
+            return Err(EUCLEAN);
+        }
+        let inode = self.inode.as_ptr();
+        // SAFETY: The inode is valid, and we are the only one who uses it, by the type invariant.
+        unsafe {
+            (*inode).i_mode = attrs.perm & 0o7777;
+            bindings::i_uid_write(inode, attrs.uid);
+            bindings::i_gid_write(inode, attrs.gid);
+            bindings::set_nlink(inode, attrs.nlink);
+            bindings::i_size_write(inode, attrs.size);
+            (*inode).i_blocks = attrs.sectors;
+            (*inode).i_generation = attrs.generation;
+            (*inode).i_flags |= attrs.flags.0;
+            bindings::inode_set_atime(inode, attrs.atime.sec, attrs.atime.nsec as _);
+            bindings::inode_set_mtime(inode, attrs.mtime.sec, attrs.mtime.nsec as _);
+            bindings::inode_set_ctime(inode, attrs.ctime.sec, attrs.ctime.nsec as _);
+        }
+        Ok(())
+    }
+
+    /// Makes it a regular file.
+    pub fn finish_file<F>(self) -> IRef<'sb, T>
+    where
+        F: file::Operations<FileSystem = T>,
+    {
+        let inode = self.inode.as_ptr();
+        // SAFETY: The inode is valid and ours. The tables are static and made for type `T`.
+        unsafe {
+            (*inode).i_op = &file::Tables::<F>::INODE_OPS;
+            (*inode).__bindgen_anon_3.i_fop = &file::Tables::<F>::FILE_OPS;
+            (*(*inode).i_mapping).a_ops = &super::aops::Tables::<F::Mapping>::OPS;
+            bindings::mapping_set_large_folios((*inode).i_mapping);
+        }
+        self.finish(bindings::S_IFREG)
+    }
+
+    /// Makes it a directory.
+    pub fn finish_dir<D>(self) -> IRef<'sb, T>
+    where
+        D: dir::Operations<FileSystem = T>,
+    {
+        let inode = self.inode.as_ptr();
+        // SAFETY: The inode is valid and ours. The tables are static and made for type `T`.
+        unsafe {
+            (*inode).i_op = &dir::Tables::<D>::INODE_OPS;
+            (*inode).__bindgen_anon_3.i_fop = &dir::Tables::<D>::FILE_OPS;
+        }
+        self.finish(bindings::S_IFDIR)
+    }
+
+    /// Makes it a symbolic link whose target is read when it is followed.
+    pub fn finish_symlink<L>(self) -> IRef<'sb, T>
+    where
+        L: symlink::Operations<FileSystem = T>,
+    {
+        let inode = self.inode.as_ptr();
+        // SAFETY: The inode is valid and ours. The table is static and made for type `T`.
+        unsafe { (*inode).i_op = &symlink::Tables::<L>::INODE_OPS };
+        self.finish(bindings::S_IFLNK)
+    }
+
+    /// Makes it a symbolic link whose target stays in memory and is followed without locks.
+    ///
+    /// # Errors
+    ///
+    /// `EUCLEAN` if `target` is empty or contains a nul byte, `ENOMEM`.
+    pub fn finish_fast_symlink(self, target: &[u8]) -> Result<IRef<'sb, T>> {
+        let target = symlink::Target::new(target)?.into_raw();
+        let inode = self.inode.as_ptr();
+        // `i_link` is read by walks under RCU: it goes with the slab object, in `free_inode`.
+        // SAFETY: The inode is valid and ours. The table is static.
+        unsafe {
+            (*inode).__bindgen_anon_4.i_link = target.cast();
+            (*inode).i_op = ptr::addr_of!(bindings::simple_symlink_inode_operations);
+        }
+        Ok(self.finish(bindings::S_IFLNK))
+    }
+
+    /// Makes it a special file.
+    pub fn finish_special(self, special: Special) -> IRef<'sb, T> {
+        let (file_type, major, minor) = match special {
+            Special::Char(major, minor) => (bindings::S_IFCHR, major, minor),
+            Special::Block(major, minor) => (bindings::S_IFBLK, major, minor),
+            Special::Fifo => (bindings::S_IFIFO, 0, 0),
+            Special::Socket => (bindings::S_IFSOCK, 0, 0),
+        };
+        let inode = self.inode.as_ptr();
+        // SAFETY: The inode is valid and ours.
+        unsafe {
+            let mode = (*inode).i_mode | file_type as u16;
+            let dev = bindings::fs_mkdev(major, minor);
+            bindings::init_special_inode(inode, mode, dev);
+        }
+        self.finish(file_type)
+    }
+
+    /// Sets the type and lets the others in.
+    fn finish(self, file_type: u32) -> IRef<'sb, T> {
+        let this = ManuallyDrop::new(self);
+        let inode = this.inode.as_ptr();
+        // SAFETY: The inode is valid and new. It has the operations of its type.
+        unsafe {
+            (*inode).i_mode |= file_type as u16;
+            bindings::unlock_new_inode(inode);
+        }
+        // The reference of `this`, whose destructor does not run.
+        IRef {
+            ptr: this.inode.ptr,
+            _sb: PhantomData,
+        }
+    }
+}
+
+impl<T: FileSystem> Deref for NewINode<'_, T> {
+    type Target = INode<T>;
+
+    fn deref(&self) -> &INode<T> {
+        &self.inode
+    }
+}
+
+impl<T: FileSystem> Drop for NewINode<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: The inode is new and was not finished. The call consumes our reference.
+        unsafe { bindings::iget_failed(self.inode.as_ptr()) }
+    }
+}
+
+/// The C side of inodes.
+pub(super) struct Tables<T>(PhantomData<T>);
+
+impl<T: FileSystem> Tables<T> {
+    /// # Safety
+    ///
+    /// Called by the VFS for a superblock of type `T`.
+    pub(super) unsafe extern "C" fn alloc_inode(
+        sb: *mut bindings::super_block,
+    ) -> *mut bindings::inode {
+        let cache = T::fs_type().cache();
+        // SAFETY: The superblock is valid. As it exists, the type is registered and has a cache.
+        let inode = unsafe { bindings::fs_alloc_inode_sb(sb, cache) }.cast::<INode<T>>();
+        if inode.is_null() {
+            return ptr::null_mut();
+        }
+        // SAFETY: The object has the layout of `INode<T>`; nobody else uses it, and it does not
+        // move. The constructor of the slab has initialised the VFS inode.
+        let data = unsafe { ptr::addr_of_mut!((*inode).data) };
+        // SAFETY: `data` is valid for writes and pinned; it is not used if this fails.
+        if unsafe { T::init_inode_data().__pinned_init(data) }.is_err() {
+            // SAFETY: The object is from this cache, and nothing in it needs to be dropped.
+            unsafe { bindings::kmem_cache_free(cache, inode.cast()) };
+            return ptr::null_mut();
+        }
+        inode.cast()
+    }
+
+    /// The superblock may be gone when this runs.
+    ///
+    /// # Safety
+    ///
+    /// Called by the VFS as the last use of an inode of type `T`, after a grace period.
+    pub(super) unsafe extern "C" fn free_inode(inode: *mut bindings::inode) {
+        // SAFETY: The inode is valid, and nobody else uses it.
+        unsafe {
+            if u32::from((*inode).i_mode) & bindings::S_IFMT == bindings::S_IFLNK {
+                // Null, or the target that `finish_fast_symlink` set.
+                bindings::kfree((*inode).__bindgen_anon_4.i_link.cast());
+            }
+        }
+        let inode = inode.cast::<INode<T>>();
+        // SAFETY: `data` was initialised by `alloc_inode`.
+        unsafe { ptr::drop_in_place(ptr::addr_of_mut!((*inode).data)) };
+        // SAFETY: The object is from this cache, which lives until the callbacks of RCU have run
+        // after the type was unregistered.
+        unsafe { bindings::kmem_cache_free(T::fs_type().cache(), inode.cast()) };
+    }
+}

@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Superblocks: being filled, live, and being shut down.
+//!
+//! A mount goes through three states, each of which is consumed by the step to the next:
+//! [`NewSb`], where the block size and the limits are set and nothing else exists;
+//! [`LiveSb`], with the data of the file system, so that there can be inodes; and [`Mounted`], with
+//! a root. `fill_super` can only return the last.
+
+use super::{buffer::BufHead, context, inode, FileSystem, INode, IRef, Offset};
+use crate::{
+    alloc::KBox,
+    bindings,
+    error::{code::*, from_result, Result},
+    types::Opaque,
+};
+use core::{fmt, marker::PhantomData, ptr, ptr::NonNull};
+
+/// Makes `'a` invariant, so that what belongs to one mount is not taken for that of another.
+type Brand<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
+
+/// A superblock with the data of its file system.
+///
+/// # Invariants
+///
+/// `s_fs_info` points to a `T::Data` that stays where it is for as long as there is a reference to
+/// the superblock.
+#[repr(transparent)]
+pub struct SuperBlock<T: FileSystem>(Opaque<bindings::super_block>, PhantomData<T>);
+
+// SAFETY: The VFS uses superblocks from all tasks, and `T::Data` is `Send` and `Sync`.
+unsafe impl<T: FileSystem> Send for SuperBlock<T> {}
+
+// SAFETY: As above.
+unsafe impl<T: FileSystem> Sync for SuperBlock<T> {}
+
+impl<T: FileSystem> SuperBlock<T> {
+    /// Makes a reference from a pointer.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is a superblock of type `T` with data ([`NewSb::publish`] has been called), and
+    /// `put_super` does not run on it during `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::super_block) -> &'a Self {
+        // CAST: `SuperBlock` is transparent.
+        // SAFETY: By the safety requirements.
+        unsafe { &*ptr.cast() }
+    }
+
+    /// The C superblock.
+    pub(super) fn as_ptr(&self) -> *mut bindings::super_block {
+        self.0.get()
+    }
+
+    /// The data of the file system.
+    pub fn data(&self) -> &T::Data {
+        // SAFETY: By the type invariant.
+        unsafe { &*(*self.as_ptr()).s_fs_info.cast::<T::Data>() }
+    }
+
+    /// Whether the file system is mounted read-only.
+    pub fn is_read_only(&self) -> bool {
+        // SAFETY: The superblock is valid.
+        unsafe { bindings::sb_rdonly(self.as_ptr()) }
+    }
+
+    /// The block size, in bytes.
+    pub fn block_size(&self) -> u32 {
+        // SAFETY: The superblock is valid; the block size does not change once there is data.
+        unsafe { (*self.as_ptr()).s_blocksize as u32 }
+    }
+
+    /// The binary logarithm of the block size.
+    pub fn block_size_bits(&self) -> u8 {
+        // SAFETY: As in `block_size`.
+        unsafe { (*self.as_ptr()).s_blocksize_bits }
+    }
+
+    /// Reads a block of metadata through the page cache of the device.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if the device cannot read it. The caller has checked that the block lies on it.
+    pub fn bread(&self, block: u64) -> Result<BufHead<'_>> {
+        // SAFETY: The superblock is valid and has its final block size.
+        unsafe { BufHead::read(self.as_ptr(), block) }
+    }
+
+    /// Starts to read a block of metadata that will be asked for soon.
+    pub fn breadahead(&self, block: u64) {
+        // SAFETY: The superblock is valid and has its final block size.
+        unsafe { bindings::sb_breadahead(self.as_ptr(), block) }
+    }
+
+    /// Says on the kernel log what keeps an operation from being done.
+    pub fn err(&self, args: fmt::Arguments<'_>) {
+        // SAFETY: The superblock is valid.
+        unsafe { log::<T>(self.as_ptr(), Level::Err, args) }
+    }
+
+    /// Says on the kernel log what the administrator should look at.
+    pub fn warn(&self, args: fmt::Arguments<'_>) {
+        // SAFETY: The superblock is valid.
+        unsafe { log::<T>(self.as_ptr(), Level::Warning, args) }
+    }
+
+    /// Reports that the file system is damaged: one line on the kernel log and an event for those
+    /// who watch the file system for errors.
+    pub fn corrupted(&self, inode: Option<&INode<T>>, args: fmt::Arguments<'_>) {
+        self.err(args);
+        let inode = inode.map_or(ptr::null_mut(), INode::as_ptr);
+        // SAFETY: The superblock is valid; the inode is valid or null.
+        unsafe { bindings::fs_report_corruption(self.as_ptr(), inode) }
+    }
+}
+
+/// A severity of the kernel log.
+#[derive(Clone, Copy)]
+enum Level {
+    Err,
+    Warning,
+    Info,
+}
+
+/// Prints `TYPE (DEVICE): ARGS` on the kernel log.
+///
+/// # Safety
+///
+/// `sb` is valid.
+unsafe fn log<T: FileSystem>(
+    sb: *const bindings::super_block,
+    level: Level,
+    args: fmt::Arguments<'_>,
+) {
+    let prefix: &[u8; 3] = match level {
+        Level::Err => bindings::KERN_ERR,
+        Level::Warning => bindings::KERN_WARNING,
+        Level::Info => bindings::KERN_INFO,
+    };
+    // SAFETY: The arguments are those that the format asks for: three strings that end with nul
+    // (`s_id` is one of the superblock, which is valid), and the arguments of a Rust format.
+    #[cfg(CONFIG_PRINTK)]
+    unsafe {
+        bindings::_printk(
+            c"%s%s (%s): %pA\n".as_ptr().cast(),
+            prefix.as_ptr(),
+            T::NAME.as_char_ptr(),
+            ptr::addr_of!((*sb).s_id).cast::<u8>(),
+            ptr::from_ref(&args).cast::<core::ffi::c_void>(),
+        );
+    }
+}
+
+/// A superblock without data: there are no inodes yet, and the block size may change.
+///
+/// # Invariants
+///
+/// `sb` is valid during `'a`, only the mounting task uses it, and `s_fs_info` is null.
+pub struct NewSb<'a, T: FileSystem> {
+    sb: NonNull<bindings::super_block>,
+    _brand: Brand<'a>,
+    _type: PhantomData<T>,
+}
+
+impl<'a, T: FileSystem> NewSb<'a, T> {
+    /// Whether the file system is being mounted read-only.
+    pub fn is_read_only(&self) -> bool {
+        // SAFETY: Valid by the type invariant.
+        unsafe { bindings::sb_rdonly(self.sb.as_ptr()) }
+    }
+
+    /// Makes the mount read-only, whatever was asked for.
+    pub fn set_read_only(&mut self) {
+        // SAFETY: Valid and ours by the type invariant.
+        unsafe { (*self.sb.as_ptr()).s_flags |= bindings::SB_RDONLY }
+    }
+
+    /// Sets the block size to `size` bytes, or to the logical block size of the device if that is
+    /// bigger, and returns it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the device cannot be read in such blocks.
+    pub fn set_min_block_size(&mut self, size: u32) -> Result<u32> {
+        // SAFETY: Valid and ours; no buffer of the device is borrowed, as each borrows `self`.
+        match unsafe { bindings::sb_min_blocksize(self.sb.as_ptr(), size.try_into()?) } {
+            n if n > 0 => Ok(n as u32),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// Sets the block size to `size` bytes: a power of two, at least the logical block size of the
+    /// device and 512, at most a page.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for any other size.
+    pub fn set_block_size(&mut self, size: u32) -> Result {
+        // SAFETY: Valid and ours; no buffer of the device is borrowed, as each borrows `self`.
+        match unsafe { bindings::sb_set_blocksize(self.sb.as_ptr(), size.try_into()?) } {
+            0 => Err(EINVAL),
+            _ => Ok(()),
+        }
+    }
+
+    /// The size of the device, in blocks of the current block size.
+    pub fn device_blocks(&self) -> u64 {
+        // SAFETY: Valid by the type invariant.
+        unsafe { bindings::sb_bdev_nr_blocks(self.sb.as_ptr()) }
+    }
+
+    /// Reads a block of metadata; see [`SuperBlock::bread`].
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if the device cannot read it.
+    pub fn bread(&self, block: u64) -> Result<BufHead<'_>> {
+        // SAFETY: Valid by the type invariant; the size cannot change while the result is borrowed.
+        unsafe { BufHead::read(self.sb.as_ptr(), block) }
+    }
+
+    /// Sets the limits of what the format can store.
+    pub fn set_limits(&mut self, limits: &Limits) {
+        let sb = self.sb.as_ptr();
+        // SAFETY: Valid and ours by the type invariant.
+        unsafe {
+            (*sb).s_magic = limits.magic as _;
+            (*sb).s_maxbytes = limits.max_bytes;
+            (*sb).s_max_links = limits.max_links;
+            (*sb).s_time_min = limits.time_min;
+            (*sb).s_time_max = limits.time_max;
+            (*sb).s_time_gran = limits.time_granularity;
+        }
+    }
+
+    /// Sets the identity of the file system, which `statfs` reports as well.
+    pub fn set_uuid(&mut self, uuid: &[u8; 16]) {
+        // SAFETY: Valid and ours by the type invariant; the array has the given length.
+        unsafe { bindings::super_set_uuid(self.sb.as_ptr(), uuid.as_ptr(), 16) }
+    }
+
+    /// Says on the kernel log why the mount fails.
+    pub fn err(&self, args: fmt::Arguments<'_>) {
+        // SAFETY: Valid by the type invariant.
+        unsafe { log::<T>(self.sb.as_ptr(), Level::Err, args) }
+    }
+
+    /// Says on the kernel log what the administrator should look at.
+    pub fn warn(&self, args: fmt::Arguments<'_>) {
+        // SAFETY: Valid by the type invariant.
+        unsafe { log::<T>(self.sb.as_ptr(), Level::Warning, args) }
+    }
+
+    /// Says something on the kernel log.
+    pub fn info(&self, args: fmt::Arguments<'_>) {
+        // SAFETY: Valid by the type invariant.
+        unsafe { log::<T>(self.sb.as_ptr(), Level::Info, args) }
+    }
+
+    /// Gives the superblock its data. From here on there can be inodes.
+    pub fn publish(self, data: KBox<T::Data>) -> LiveSb<'a, T> {
+        // SAFETY: Valid and ours by the type invariant.
+        unsafe { (*self.sb.as_ptr()).s_fs_info = KBox::into_raw(data).cast() };
+        LiveSb {
+            // SAFETY: It has data now. `put_super` is not called before `fill_super` has returned,
+            // and `'a` ends with that.
+            sb: unsafe { SuperBlock::from_raw(self.sb.as_ptr()) },
+            _brand: PhantomData,
+        }
+    }
+}
+
+/// What a format can store, for the VFS to check against.
+pub struct Limits {
+    /// The magic number that `statfs` reports.
+    pub magic: u32,
+    /// The size of the biggest file, in bytes.
+    pub max_bytes: Offset,
+    /// How many links an inode may have.
+    pub max_links: u32,
+    /// The first second that a time stamp can hold, since 1970.
+    pub time_min: i64,
+    /// The last second that a time stamp can hold, since 1970.
+    pub time_max: i64,
+    /// The unit of time stamps, in nanoseconds.
+    pub time_granularity: u32,
+}
+
+/// A superblock with data but without a root.
+pub struct LiveSb<'a, T: FileSystem> {
+    sb: &'a SuperBlock<T>,
+    _brand: Brand<'a>,
+}
+
+impl<'a, T: FileSystem> LiveSb<'a, T> {
+    /// The superblock.
+    pub fn sb(&self) -> &'a SuperBlock<T> {
+        self.sb
+    }
+
+    /// Makes `root` the root directory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTDIR` for anything but a directory, `EXDEV` for an inode of another superblock,
+    /// `ENOMEM` if there is no memory for the dentry.
+    pub fn set_root(self, root: IRef<'a, T>) -> Result<Mounted<'a, T>> {
+        if !ptr::eq(root.sb(), self.sb) {
+            return Err(EXDEV);
+        }
+        if !root.is_dir() {
+            return Err(ENOTDIR);
+        }
+        // SAFETY: It is an inode with a reference, which the call consumes even if it fails.
+        let dentry = unsafe { bindings::d_make_root(root.into_raw()) };
+        if dentry.is_null() {
+            return Err(ENOMEM);
+        }
+        // SAFETY: The superblock is valid, and only the mounting task uses it.
+        unsafe { (*self.sb.as_ptr()).s_root = dentry };
+        Ok(Mounted {
+            _brand: PhantomData,
+            _type: PhantomData,
+        })
+    }
+}
+
+/// Proof that a superblock has a root.
+pub struct Mounted<'a, T: FileSystem> {
+    _brand: Brand<'a>,
+    _type: PhantomData<T>,
+}
+
+/// What `statfs(2)` reports, besides what the superblock knows.
+#[derive(Default)]
+pub struct Stat {
+    /// Size of the file system for data, in blocks.
+    pub blocks: u64,
+    /// Free blocks.
+    pub free_blocks: u64,
+    /// Free blocks that users without privileges may allocate.
+    pub available_blocks: u64,
+    /// Number of inodes.
+    pub files: u64,
+    /// Number of free inodes.
+    pub free_files: u64,
+    /// Length of the longest name, in bytes.
+    pub name_len: u32,
+}
+
+/// The C side of superblocks.
+pub(super) struct Tables<T>(PhantomData<T>);
+
+impl<T: FileSystem> Tables<T> {
+    const OPS: bindings::super_operations = bindings::super_operations {
+        alloc_inode: Some(inode::Tables::<T>::alloc_inode),
+        free_inode: Some(inode::Tables::<T>::free_inode),
+        put_super: Some(Self::put_super),
+        show_options: if T::HAS_SHOW_OPTIONS {
+            Some(Self::show_options)
+        } else {
+            None
+        },
+        statfs: if T::HAS_STATFS {
+            Some(Self::statfs)
+        } else {
+            None
+        },
+        // SAFETY: The table consists of optional function pointers: zero is `None`.
+        ..unsafe { core::mem::zeroed() }
+    };
+
+    /// Called by `get_tree_bdev` for a superblock that is not in use yet.
+    ///
+    /// # Safety
+    ///
+    /// `sb` is a new superblock of type `T` on a block device, which only the calling task uses;
+    /// `fc` is the context of its mount, with parameters of `T`.
+    pub(super) unsafe extern "C" fn fill_super(
+        sb: *mut bindings::super_block,
+        fc: *mut bindings::fs_context,
+    ) -> crate::ffi::c_int {
+        from_result(|| {
+            // SAFETY: The superblock is valid and ours; the table is static.
+            unsafe { (*sb).s_op = &Self::OPS };
+            // INVARIANT: By the safety requirements; `sget_dev` leaves `s_fs_info` null.
+            let new = NewSb {
+                sb: NonNull::new(sb).ok_or(EINVAL)?,
+                _brand: PhantomData,
+                _type: PhantomData,
+            };
+            // SAFETY: The context has parameters, which nobody else uses during the mount.
+            let params = unsafe { context::Tables::<T>::params(fc) };
+            T::fill_super(new, params).map(|_| 0)
+        })
+    }
+
+    /// Frees the data of the superblock, while its device is still open.
+    ///
+    /// # Safety
+    ///
+    /// `sb` is a superblock of type `T` without inodes that are in use, and will have none again.
+    unsafe fn release(sb: *mut bindings::super_block) {
+        // SAFETY: The superblock is valid, and its inodes have been evicted.
+        unsafe { bindings::fs_isolate_busy_inodes(sb) };
+        // SAFETY: The superblock is valid, and nobody else uses it.
+        let data = unsafe { ptr::replace(ptr::addr_of_mut!((*sb).s_fs_info), ptr::null_mut()) };
+        if !data.is_null() {
+            // SAFETY: It comes from `publish`. References to the superblock, through which others
+            // reach it, end before it is shut down.
+            drop(unsafe { KBox::from_raw(data.cast::<T::Data>()) });
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by `generic_shutdown_super`, after the inodes have been evicted.
+    unsafe extern "C" fn put_super(sb: *mut bindings::super_block) {
+        // SAFETY: By the safety requirements.
+        unsafe { Self::release(sb) }
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS for the last reference to a superblock of type `T`.
+    pub(super) unsafe extern "C" fn kill_sb(sb: *mut bindings::super_block) {
+        // A mount that failed before it had a root is not shut down through `put_super`.
+        // SAFETY: The superblock is valid.
+        if unsafe { (*sb).s_root.is_null() } {
+            // SAFETY: Inodes are evicted with their last reference as long as the superblock is not
+            // active, which it becomes only once it has a root.
+            unsafe { Self::release(sb) };
+        }
+        // SAFETY: The superblock was made by `get_tree_bdev`.
+        unsafe { bindings::kill_block_super(sb) }
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS with a dentry of an active superblock of type `T`.
+    unsafe extern "C" fn statfs(
+        dentry: *mut bindings::dentry,
+        buf: *mut bindings::kstatfs,
+    ) -> crate::ffi::c_int {
+        from_result(|| {
+            // SAFETY: The dentry pins the superblock, which has data, as it has dentries.
+            let sb = unsafe { SuperBlock::<T>::from_raw((*dentry).d_sb) };
+            let stat = T::statfs(sb)?;
+            // SAFETY: `buf` is a buffer of the caller.
+            let buf = unsafe { &mut *buf };
+            // SAFETY: The superblock is valid; both are set before it is active.
+            unsafe {
+                buf.f_type = (*sb.as_ptr()).s_magic as _;
+                buf.f_fsid =
+                    bindings::uuid_to_fsid(ptr::addr_of_mut!((*sb.as_ptr()).s_uuid.b).cast::<u8>());
+            }
+            buf.f_bsize = sb.block_size() as _;
+            buf.f_blocks = stat.blocks;
+            buf.f_bfree = stat.free_blocks;
+            buf.f_bavail = stat.available_blocks;
+            buf.f_files = stat.files;
+            buf.f_ffree = stat.free_files;
+            buf.f_namelen = stat.name_len as _;
+            Ok(0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS with a dentry of an active superblock of type `T`.
+    unsafe extern "C" fn show_options(
+        seq: *mut bindings::seq_file,
+        dentry: *mut bindings::dentry,
+    ) -> crate::ffi::c_int {
+        from_result(|| {
+            // SAFETY: The dentry pins the superblock, which has data, as it has dentries.
+            let sb = unsafe { SuperBlock::<T>::from_raw((*dentry).d_sb) };
+            // SAFETY: `seq` is valid during the call.
+            let mut options = unsafe { context::Options::new(seq) };
+            T::show_options(sb, &mut options).map(|()| 0)
+        })
+    }
+
+    /// Applies new options to a mounted superblock.
+    ///
+    /// # Safety
+    ///
+    /// Called by the VFS with `s_umount` held exclusively; `fc` has a root of type `T`.
+    pub(super) unsafe extern "C" fn reconfigure(
+        fc: *mut bindings::fs_context,
+    ) -> crate::ffi::c_int {
+        from_result(|| {
+            // SAFETY: The context holds the root, which pins the superblock.
+            let sb = unsafe { SuperBlock::<T>::from_raw((*(*fc).root).d_sb) };
+            // SAFETY: The context is valid.
+            let (flags, mask) = unsafe { ((*fc).sb_flags, (*fc).sb_flags_mask) };
+            let rdonly = bindings::SB_RDONLY as u32;
+            let wanted = if mask & rdonly != 0 {
+                flags & rdonly != 0
+            } else {
+                sb.is_read_only()
+            };
+            // SAFETY: The context has parameters, which nobody else uses during the call.
+            let params = unsafe { context::Tables::<T>::params(fc) };
+            T::reconfigure(sb, params, wanted).map(|()| 0)
+        })
+    }
+}

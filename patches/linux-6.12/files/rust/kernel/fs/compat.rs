@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The callbacks whose prototypes differ between kernel versions.
+
+use super::{dentry::Negative, dir, lock::Held, INode, Offset};
+use crate::{
+    bindings,
+    error::{code::*, from_result},
+};
+use core::ptr::NonNull;
+
+/// `file_operations.fsync` of files whose metadata is in buffers of the device.
+///
+/// # Safety
+///
+/// Called by the VFS with an open file on a block device.
+pub(super) unsafe extern "C" fn fsync(
+    file: *mut bindings::file,
+    start: Offset,
+    end: Offset,
+    datasync: crate::ffi::c_int,
+) -> crate::ffi::c_int {
+    // SAFETY: The arguments are those of the call.
+    unsafe { bindings::generic_buffers_fsync(file, start, end, datasync != 0) }
+}
+
+/// `inode_operations.create`.
+///
+/// # Safety
+///
+/// Called by the VFS with a directory of type `D::FileSystem`, whose `i_rwsem` is held exclusively,
+/// and a negative dentry in it.
+pub(super) unsafe extern "C" fn create<D: dir::Operations>(
+    _idmap: *mut bindings::mnt_idmap,
+    dir: *mut bindings::inode,
+    dentry: *mut bindings::dentry,
+    mode: bindings::umode_t,
+    _excl: bool,
+) -> crate::ffi::c_int {
+    from_result(|| {
+        let dentry = NonNull::new(dentry).ok_or(EINVAL)?;
+        // SAFETY: The directory is in use, and its lock is held, during the call.
+        let dir = unsafe { Held::new(INode::from_raw(dir)) };
+        // SAFETY: It is the dentry of this call.
+        let dentry = unsafe { Negative::new(dentry) };
+        D::create(dir, dentry, mode & 0o7777).map(|_| 0)
+    })
+}
+
+/// `inode_operations.mkdir`; the mode comes without the type of the file.
+///
+/// # Safety
+///
+/// As for [`create`].
+pub(super) unsafe extern "C" fn mkdir<D: dir::Operations>(
+    _idmap: *mut bindings::mnt_idmap,
+    dir: *mut bindings::inode,
+    dentry: *mut bindings::dentry,
+    mode: bindings::umode_t,
+) -> crate::ffi::c_int {
+    from_result(|| {
+        let dentry = NonNull::new(dentry).ok_or(EINVAL)?;
+        // SAFETY: The directory is in use, and its lock is held, during the call.
+        let dir = unsafe { Held::new(INode::from_raw(dir)) };
+        // SAFETY: It is the dentry of this call.
+        let dentry = unsafe { Negative::new(dentry) };
+        D::mkdir(dir, dentry, mode & 0o7777).map(|_| 0)
+    })
+}
