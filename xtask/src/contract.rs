@@ -121,9 +121,6 @@ pub fn run(project: &Project, flags: &[String], repeat: &str) -> anyhow::Result<
     }
     let name = format!("exec and boot ({})", project.flavor.name());
     let part = Part::of_cases(&name, repeat, begin.elapsed().as_secs_f64(), cases);
-    step.end(match part.exit {
-        Exit::Good => "ok",
-        _ => "failed",
-    });
+    step.end(part.word());
     Ok(part)
 }

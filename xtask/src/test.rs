@@ -10,6 +10,7 @@ use crate::accel::Choice;
 use crate::artifact::{Kernel, Module};
 use crate::boot;
 use crate::chain;
+use crate::compile_fail;
 use crate::console::Lists;
 use crate::contract;
 use crate::decode;
@@ -17,8 +18,9 @@ use crate::exit::{self, Exit};
 use crate::fetch;
 use crate::guest::{self, Observer, Plan};
 use crate::host_tests;
+use crate::ktap::Outcome;
 use crate::opts::{Accel, Format, TestArgs};
-use crate::part::{self, Part};
+use crate::part::{self, Case, Part};
 use crate::patch;
 use crate::project::Project;
 use crate::report;
@@ -52,42 +54,68 @@ pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
         parts.extend(checks(project, args));
     }
     for (name, suite) in chosen {
-        let begin = Instant::now();
-        let part = in_guest(project, args, name, suite);
-        parts.push(part.unwrap_or_else(|error| {
-            let seconds = begin.elapsed().as_secs_f64();
-            Part::of_check(
-                &full_name(project, name),
-                &repeat(project, args, name),
-                seconds,
-                Err(error),
-            )
+        let again = repeat(project, args, name);
+        parts.push(part(&full_name(project, name), &again, |_| {
+            in_guest(project, args, name, suite)
         }));
     }
     report::print(&parts, project.opts.format)?;
     Ok(part::exit(&parts))
 }
 
+/// A part from a function that may fail as a whole.
+fn part(name: &str, again: &str, run: impl FnOnce(Instant) -> anyhow::Result<Part>) -> Part {
+    let begin = Instant::now();
+    run(begin).unwrap_or_else(|error| {
+        let seconds = begin.elapsed().as_secs_f64();
+        Part::of_check(name, again, seconds, Err(error))
+    })
+}
+
 /// The checks that go with the default suite.
 fn checks(project: &Project, args: &TestArgs) -> Vec<Part> {
     let again = repeat(project, args, DEFAULT);
-    let begin = Instant::now();
-    let patches = fetch::run(project)
-        .and_then(|source| patch::check(project, &source))
-        .map(|checked| format!("{} patches make the round trip", checked.patches));
-    let seconds = begin.elapsed().as_secs_f64();
-    let mut parts = vec![Part::of_check(
-        "patch check",
-        "cargo xtask patch check",
-        seconds,
-        patches,
-    )];
-    let begin = Instant::now();
-    let contract =
-        chain::ready(project).and_then(|_| contract::run(project, &flags(project), &again));
-    parts.push(contract.unwrap_or_else(|error| {
+    let mut parts = vec![part("patch check", "cargo xtask patch check", |begin| {
+        let step = Step::new("test", "patch check");
+        let checked = patch::check(project, &fetch::run(project)?)?;
+        step.ok();
+        let reason = format!("{} patches make the round trip", checked.patches);
         let seconds = begin.elapsed().as_secs_f64();
-        Part::of_check("exec and boot", &again, seconds, Err(error))
+        Ok(Part::of_check(
+            "patch check",
+            "cargo xtask patch check",
+            seconds,
+            Ok(reason),
+        ))
+    })];
+    if project.base.module {
+        parts.push(part("compile-fail", &again, |begin| {
+            let step = Step::new("test", "compile-fail");
+            let results = compile_fail::run(project)?;
+            let cases = results.into_iter().map(|result| Case {
+                name: result.name,
+                outcome: match result.failure {
+                    None => Outcome::Passed,
+                    Some(_) => Outcome::Failed,
+                },
+                output: result
+                    .failure
+                    .iter()
+                    .flat_map(|text| text.lines())
+                    .map(str::to_owned)
+                    .collect(),
+                seconds: Some(result.elapsed.as_secs_f64()),
+            });
+            let cases = cases.collect();
+            let seconds = begin.elapsed().as_secs_f64();
+            let part = Part::of_cases("compile-fail", &again, seconds, cases);
+            step.end(part.word());
+            Ok(part)
+        }));
+    }
+    parts.push(part("exec and boot", &again, |_| {
+        chain::ready(project)?;
+        contract::run(project, &flags(project), &again)
     }));
     parts
 }
@@ -219,16 +247,10 @@ pub fn suite_run(
     let run = guest::run(project, kernel, &plan, &mut observer)?;
     let verdict = verdict::of_folder(&run.folder, &run.record, &Lists::load(project)?);
     decode::console(project, kernel, module, &run.folder, &verdict);
-    step.end(match verdict.exit {
-        Exit::Good => "ok",
-        _ => "failed",
-    });
-    Ok(Part::of_run(
-        full_name(project, name),
-        &run.folder,
-        &run.record,
-        verdict,
-    ))
+    let name = full_name(project, name);
+    let part = Part::of_run(name, &run.folder, &run.record, verdict);
+    step.end(part.word());
+    Ok(part)
 }
 
 /// Says what runs the guest, and warns of another kernel than the one built.
