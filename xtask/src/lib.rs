@@ -17,6 +17,7 @@ pub mod step;
 pub mod fetch;
 
 // The VM: guests, runs, verdicts.
+pub mod images;
 
 use exit::Exit;
 use opts::{Cli, Verb};
