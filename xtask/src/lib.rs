@@ -30,6 +30,7 @@ pub mod toolchain;
 pub mod accel;
 pub mod boot;
 pub mod boot_image;
+pub mod build_and_boot;
 pub mod chain;
 pub mod console;
 pub mod contract;
@@ -38,6 +39,7 @@ pub mod exec;
 pub mod fsck;
 pub mod guest;
 pub mod host_tests;
+pub mod images;
 pub mod initramfs;
 pub mod junit;
 pub mod ktap;
@@ -73,6 +75,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Verb::Build(args) => build::verb(&project.with_make_args(&args.make))?,
         Verb::Module(args) => module::verb(&project.with_make_args(&args.make))?,
         Verb::Boot(args) => return boot::verb(&project, args),
+        Verb::BuildAndBoot(args) => return build_and_boot::run(&project, args),
         Verb::Exec(args) => {
             let status = exec::verb(&project, args)?;
             // The guest's status need not be one of ours.
@@ -82,7 +85,6 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Verb::Report(args) => return report::run(&project, args),
         Verb::Ide => ide::verb(&project)?,
         Verb::Clean(args) => clean::verb(&project, args)?,
-        verb => anyhow::bail!("{verb:?} is not in this tree"),
     }
     Ok(Exit::Good)
 }

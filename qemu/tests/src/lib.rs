@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The guest's test programs: suites of cases that use a file system through
+//! system calls and report in KTAP; and what the host needs to make their images.
+
+pub mod case;
+pub mod compare;
+pub mod disk;
+pub mod images;
+pub mod job;
+pub mod kernel;
+pub mod kmsg;
+pub mod ktap;
+pub mod mount;
+pub mod pattern;
+pub mod runner;
+pub mod smoke;
+pub mod tree;
+pub mod walk;

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The disk images of the VM: made by e2fsprogs, kept in the cache under a hash
+//! of everything they are made from.
+
+mod main_tree;
+pub mod pack;
+mod smoke;
+
+use crate::hash::Hasher;
+use crate::lock;
+use crate::project::Project;
+use crate::sh::Cmd;
+use crate::step::Step;
+use anyhow::{Context as _, ensure};
+use fs_err as fs;
+use rext2_tests::{images::table, tree};
+use std::path::{Path, PathBuf};
+
+/// A disk for the guest, which finds it by its serial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// The raw image; shared and never changed: the guest writes to a snapshot.
+    pub path: PathBuf,
+    /// The serial.
+    pub serial: String,
+}
+
+/// The corner-case and broken images of suite `images`, a partition each.
+pub fn suite_images(project: &Project) -> anyhow::Result<Disk> {
+    let recipes = project.qemu().join("images");
+    let mut key = key("images")?;
+    for name in files(&recipes)? {
+        // What the images should answer does not change them.
+        if !name.ends_with(".tsv") {
+            key.part(name.as_bytes())
+                .part(&fs::read(recipes.join(&name))?);
+        }
+    }
+    disk(project, "images", key, |folder, log| {
+        let made = folder.join("made");
+        Cmd::new("bash")
+            .arg(recipes.join("make.sh"))
+            .arg(&made)
+            .run(log)?;
+        let mut parts = Vec::new();
+        for file in files(&made)? {
+            parts.push((file.trim_end_matches(".img").to_owned(), made.join(file)));
+        }
+        let mut listed: Vec<_> = table::rows()?.into_iter().map(|row| row.image).collect();
+        listed.sort();
+        ensure!(
+            parts.iter().map(|(label, _)| label).eq(&listed),
+            "the images that make.sh makes and those of expected.tsv differ"
+        );
+        pack::pack(&folder.join("disk"), &parts)
+    })
+}
+
+/// The images of suite `smoke`, a partition each, with the tree the guest expects.
+pub fn smoke_images(project: &Project) -> anyhow::Result<Disk> {
+    let config = project.qemu().join("images/mke2fs.conf");
+    let mut key = key("smoke")?;
+    key.part(&fs::read(&config)?)
+        .part(include_bytes!("images/smoke.rs"))
+        .part(format!("{:?}", tree::LAYOUTS).as_bytes());
+    for layout in &tree::LAYOUTS {
+        key.part(format!("{:?}", tree::entries(layout)).as_bytes());
+    }
+    disk(project, "smoke", key, |folder, log| {
+        let parts = smoke::make(folder, &config, log)?;
+        pack::pack(&folder.join("disk"), &parts)
+    })
+}
+
+/// The image that `build-and-boot` reads: a real tree, as mke2fs copies it.
+pub fn main_image(project: &Project) -> anyhow::Result<Disk> {
+    let config = project.qemu().join("images/mke2fs.conf");
+    let sources = main_tree::sources(&project.root)?;
+    let mut key = key("main")?;
+    key.part(&fs::read(&config)?)
+        .part(include_bytes!("images/main_tree.rs"));
+    main_tree::add(&mut key, &project.root, &sources)?;
+    disk(project, "main", key, |folder, log| {
+        let tree = folder.join("tree");
+        main_tree::make(&tree, &project.root, &sources)?;
+        Cmd::new("mke2fs")
+            .args(["-q", "-F", "-t", "ext2", "-b", "4096", "-d"])
+            .arg(&tree)
+            .arg(folder.join("disk"))
+            .arg("256M")
+            .env("MKE2FS_CONFIG", &config)
+            .run(log)?;
+        Cmd::new("e2fsck")
+            .arg("-fn")
+            .arg(folder.join("disk"))
+            .run(log)
+    })
+}
+
+/// A key to which everything an image depends on is added.
+fn key(kind: &str) -> anyhow::Result<Hasher> {
+    let tools = Cmd::new("mke2fs").arg("-V").output()?;
+    let mut key = Hasher::default();
+    // The packer's layout is part of a disk, too.
+    key.part(kind.as_bytes())
+        .part(&tools.stderr)
+        .part(include_bytes!("images/pack.rs"));
+    Ok(key)
+}
+
+/// The cached disk of this key, or a new one: `make` leaves the file `disk` in
+/// the folder that it gets.
+fn disk(
+    project: &Project,
+    serial: &str,
+    key: Hasher,
+    make: impl FnOnce(&Path, &Path) -> anyhow::Result<()>,
+) -> anyhow::Result<Disk> {
+    let path = project.image(&format!("{serial}-{}.img", key.short()));
+    if !path.exists() {
+        let log = project.new_log(&format!("images-{serial}"))?;
+        let step = Step::new("images", format!("disk {serial}")).log(&log);
+        let _lock = lock::hold(project)?;
+        let folder = tempfile::tempdir_in(project.tmp())
+            .context("cannot make a scratch folder for images")?;
+        make(folder.path(), &log).with_context(|| format!("cannot make disk {serial}"))?;
+        fs::create_dir_all(project.image(""))?;
+        fs::rename(folder.path().join("disk"), &path)?;
+        prune(project, serial)?;
+        step.ok();
+    }
+    Ok(Disk {
+        path,
+        serial: serial.into(),
+    })
+}
+
+/// Removes all but the newest disks of this serial: each edit of a source makes
+/// a new one.
+fn prune(project: &Project, serial: &str) -> anyhow::Result<()> {
+    const KEPT: usize = 3;
+    let folder = project.image("");
+    let mut disks = Vec::new();
+    for name in files(&folder)? {
+        if name.starts_with(&format!("{serial}-")) {
+            let path = folder.join(name);
+            disks.push((fs::metadata(&path)?.modified()?, path));
+        }
+    }
+    disks.sort();
+    for (_, path) in disks.iter().rev().skip(KEPT) {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// The names of the files in a folder, sorted.
+fn files(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
