@@ -74,10 +74,7 @@ impl<'a> Block<'a> {
             }),
             _ => Err(corrupted(
                 dir,
-                format_args!(
-                    "i_size {}: block {number} of the directory is a hole",
-                    dir.size()
-                ),
+                format_args!("i_block: block {number} of the directory is a hole"),
             )),
         }
     }
@@ -95,7 +92,11 @@ impl<'a> Block<'a> {
                 format_args!("rec_len leaves no room for another entry"),
             ));
         };
-        let rec_len = usize::from(head.rec_len.get());
+        let rec_len = match head.rec_len.get() {
+            // What 16 bits cannot hold.
+            0 | u16::MAX if size == 1 << 16 => size,
+            len => len.into(),
+        };
         let name_len = usize::from(head.name_len);
         if rec_len < SHORTEST || rec_len % 4 != 0 || rec_len > size - offset {
             return Err(self.bad(
@@ -141,7 +142,7 @@ impl<'a> Block<'a> {
 
     /// Copies the name of an entry.
     fn name<'n>(&self, entry: &Entry, to: &'n mut [u8; ondisk::NAME_LEN]) -> Result<&'n [u8]> {
-        let name = to.get_mut(..entry.name_len).ok_or(EUCLEAN)?;
+        let name = to.get_mut(..entry.name_len).ok_or(EIO)?;
         self.buffer.copy_to(entry.offset + HEAD, name)?;
         Ok(name)
     }
@@ -227,7 +228,7 @@ fn emit_block(
         }
         let next = block.start + block.next as Offset;
         let file_type = file_type(dir, entry.file_type);
-        if !emitter.emit(name, entry.ino.into(), file_type, next) {
+        if !emitter.emit(name, entry.ino.into(), file_type, next)? {
             return Ok(false);
         }
     }

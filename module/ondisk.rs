@@ -15,6 +15,9 @@ pub(crate) const MAGIC: u16 = 0xef53;
 /// Byte at which the first superblock lies.
 pub(crate) const SUPER_OFFSET: u64 = 1024;
 
+/// The size of a group descriptor, in bytes.
+pub(crate) const DESC_SIZE: u32 = core::mem::size_of::<GroupDesc>() as u32;
+
 /// The root directory.
 pub(crate) const ROOT_INO: u32 = 2;
 
@@ -72,6 +75,14 @@ pub(crate) mod incompat {
         (0x10000, "encrypt"),
         (0x20000, "casefold"),
     ];
+}
+
+/// `s_feature_compat`: who does not know one of these may do everything.
+pub(crate) mod compat {
+    /// There are blocks reserved for more group descriptors.
+    pub(crate) const RESIZE_INODE: u32 = 0x10;
+    /// At most two groups but the first have copies of the superblock: `s_backup_bgs`.
+    pub(crate) const SPARSE_SUPER2: u32 = 0x200;
 }
 
 /// `s_feature_ro_compat`: who does not know one of these may read only.
@@ -170,7 +181,9 @@ kernel::on_disk! {
         pub(crate) s_desc_size: Le16,
         pub(crate) s_default_mount_opts: Le32,
         pub(crate) s_first_meta_bg: Le32,
-        pub(crate) s_reserved: [u8; 760],
+        pub(crate) s_unused: [u8; 324],
+        pub(crate) s_backup_bgs: [Le32; 2],
+        pub(crate) s_reserved: [u8; 428],
     }
 
     /// A group descriptor.
@@ -213,7 +226,6 @@ kernel::on_disk! {
     }
 
     /// What bigger inodes have behind that: the first `i_extra_isize` bytes of it are in use.
-    #[derive(Default)]
     pub(crate) struct InodeExtra(16) {
         pub(crate) i_extra_isize: Le16,
         pub(crate) i_checksum_hi: Le16,
@@ -251,19 +263,14 @@ kernel::on_disk! {
 }
 
 impl InodeExtra {
-    /// Reads as zeros what lies behind the part in use.
-    pub(crate) fn used(mut self) -> Self {
+    /// What is to be added to `i_ctime`, `i_mtime` and `i_atime`: 0 for what is not in use.
+    pub(crate) fn times(&self) -> [u32; 3] {
         let used = self.i_extra_isize.get();
-        let fields = [
-            (8, &mut self.i_ctime_extra),
-            (12, &mut self.i_mtime_extra),
-            (16, &mut self.i_atime_extra),
-        ];
-        for (end, field) in fields {
-            if used < end {
-                *field = Le32::default();
-            }
-        }
-        self
+        [
+            (8, self.i_ctime_extra),
+            (12, self.i_mtime_extra),
+            (16, self.i_atime_extra),
+        ]
+        .map(|(end, field)| if end <= used { field.get() } else { 0 })
     }
 }

@@ -96,8 +96,8 @@ impl dir::Operations for Demo {
     }
 
     fn read_dir(_dir: Held<'_, Demo, Shared>, emitter: &mut Emitter<'_>) -> Result {
-        if emitter.pos() == 0 && !emitter.emit(b"file", 4, FileType::Regular, 1) {
-            return Ok(());
+        if emitter.pos() == 0 {
+            let _taken = emitter.emit(b"file", 4, FileType::Regular, 1)?;
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl dir::Operations for Demo {
         dentry: Negative<'a, Demo>,
         _mode: u16,
     ) -> Result<Created<'a>> {
-        Ok(dentry.instantiate(iget(dir.sb(), 5)?))
+        dentry.instantiate(iget(dir.sb(), 5)?)
     }
 }
 

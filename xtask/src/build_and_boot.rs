@@ -86,7 +86,7 @@ fn disk(project: &Project, args: &BuildAndBootArgs) -> anyhow::Result<Disk> {
         }
         Some(image) => (image.clone(), USER_IMAGE.to_owned()),
         None => {
-            let disk = images::tree_image(project)?;
+            let disk = images::main_image(project)?;
             (disk.path, disk.serial)
         }
     };

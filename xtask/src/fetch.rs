@@ -62,27 +62,30 @@ fn get(project: &Project, refresh: bool) -> anyhow::Result<Source> {
     if !refresh && let Some(source) = usable(project, &current) {
         return Ok(source);
     }
-    let package = debian::newest(project)?;
+    let source = from_debian(project, refresh)?;
+    publish::write_json(&current, &source)?;
+    Ok(source)
+}
+
+fn from_debian(project: &Project, fresh: bool) -> anyhow::Result<Source> {
+    let package = debian::newest(project, fresh)?;
     let record = project
         .sources()
         .join(format!("{}.json", &package.sha256[..16]));
-    let source = match usable(project, &record) {
-        Some(source) => source,
-        None => {
-            let archive = debian::archive(project, &package)?;
-            let text = format!("{} {}", project.base.package, package.version);
-            import(
-                project,
-                &record,
-                &Origin::Archive {
-                    file: archive,
-                    text,
-                },
-            )?
+    if let Some(source) = usable(project, &record) {
+        return Ok(source);
+    }
+    let file = match debian::archive(project, &package) {
+        Ok(file) => file,
+        // Old lists name a file that mirrors no longer have.
+        Err(error) if !fresh => {
+            step::note(&format!("{error:#}; trying with fresh package lists"));
+            return from_debian(project, true);
         }
+        Err(error) => return Err(error),
     };
-    publish::write_json(&current, &source)?;
-    Ok(source)
+    let text = format!("{} {}", project.base.package, package.version);
+    import(project, &record, &Origin::Archive { file, text })
 }
 
 /// An import that is remembered and still there.

@@ -44,10 +44,7 @@ pub fn run(project: &Project) -> anyhow::Result<Part> {
         part.failed = 1;
         part.reason = format!("cargo ended with {status} (log {})", log.display());
     }
-    step.end(match part.exit {
-        Exit::Good => "ok",
-        _ => "failed",
-    });
+    step.end(part.word());
     Ok(part)
 }
 

@@ -30,8 +30,10 @@ pub mod toolchain;
 pub mod accel;
 pub mod boot;
 pub mod boot_image;
+pub mod build_and_boot;
 pub mod chain;
 pub mod console;
+pub mod contract;
 pub mod decode;
 pub mod exec;
 pub mod fsck;
@@ -72,9 +74,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Verb::Config(args) => build::config_verb(&project.with_make_args(&args.make))?,
         Verb::Build(args) => build::verb(&project.with_make_args(&args.make))?,
         Verb::Module(args) => module::verb(&project.with_make_args(&args.make))?,
-        Verb::Ide => ide::verb(&project)?,
-        Verb::Clean(args) => clean::verb(&project, args)?,
         Verb::Boot(args) => return boot::verb(&project, args),
+        Verb::BuildAndBoot(args) => return build_and_boot::run(&project, args),
         Verb::Exec(args) => {
             let status = exec::verb(&project, args)?;
             // The guest's status need not be one of ours.
@@ -82,7 +83,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         }
         Verb::Test(args) => return test::run(&project, args),
         Verb::Report(args) => return report::run(&project, args),
-        verb => anyhow::bail!("{verb:?} is not in this tree"),
+        Verb::Ide => ide::verb(&project)?,
+        Verb::Clean(args) => clean::verb(&project, args)?,
     }
     Ok(Exit::Good)
 }

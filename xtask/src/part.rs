@@ -124,6 +124,14 @@ impl Part {
         }
     }
 
+    /// The word for its progress line.
+    pub fn word(&self) -> &'static str {
+        match self.exit {
+            Exit::Good => "ok",
+            _ => "failed",
+        }
+    }
+
     /// A suite that ran in a guest.
     pub fn of_run(name: String, folder: &Folder, record: &Record, verdict: Verdict) -> Self {
         let counts = verdict.counts;

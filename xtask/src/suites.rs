@@ -2,7 +2,7 @@
 
 //! `qemu/suites.toml`: the suites that run in a guest.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use fs_err as fs;
 use rext2_init::Module;
 use serde::Deserialize;
@@ -11,7 +11,8 @@ use std::path::Path;
 
 use crate::exit::{self, Exit};
 use crate::fsck::Checker;
-use crate::guest::Disk;
+use crate::guest::{Disk, Use};
+use crate::images;
 use crate::project::Project;
 
 /// A suite.
@@ -62,8 +63,27 @@ pub struct MaySkip {
 
 impl Suite {
     /// The images of its disks, made where the cache does not have them.
-    pub fn images(&self, _project: &Project) -> anyhow::Result<Vec<Disk>> {
-        Ok(Vec::new())
+    pub fn images(&self, project: &Project) -> anyhow::Result<Vec<Disk>> {
+        self.disks.iter().map(|disk| disk.image(project)).collect()
+    }
+}
+
+impl SuiteDisk {
+    fn image(&self, project: &Project) -> anyhow::Result<Disk> {
+        let images::Disk { path, serial } = match self.serial.as_str() {
+            "images" => images::suite_images(project)?,
+            "smoke" => images::smoke_images(project)?,
+            "main" => images::main_image(project)?,
+            other => bail!("qemu/suites.toml: nothing makes a disk {other:?}"),
+        };
+        Ok(Disk {
+            file: path,
+            serial,
+            use_as: match self.check {
+                Some(checker) => Use::Checked(checker),
+                None => Use::Scratch,
+            },
+        })
     }
 }
 

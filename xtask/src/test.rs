@@ -9,13 +9,19 @@ use std::time::Instant;
 use crate::accel::Choice;
 use crate::artifact::{Kernel, Module};
 use crate::boot;
+use crate::chain;
+use crate::compile_fail;
 use crate::console::Lists;
+use crate::contract;
 use crate::decode;
 use crate::exit::{self, Exit};
+use crate::fetch;
 use crate::guest::{self, Observer, Plan};
 use crate::host_tests;
-use crate::opts::{Format, TestArgs};
-use crate::part::{self, Part};
+use crate::ktap::Outcome;
+use crate::opts::{Accel, Format, TestArgs};
+use crate::part::{self, Case, Part};
+use crate::patch;
 use crate::project::Project;
 use crate::report;
 use crate::rundir::Folder;
@@ -45,22 +51,73 @@ pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
     let mut parts = Vec::new();
     if names.iter().any(|name| name == DEFAULT) && args.filter.is_none() {
         parts.push(host_tests::run(project)?);
+        parts.extend(checks(project, args));
     }
     for (name, suite) in chosen {
-        let begin = Instant::now();
-        let part = in_guest(project, args, name, suite);
-        parts.push(part.unwrap_or_else(|error| {
-            let seconds = begin.elapsed().as_secs_f64();
-            Part::of_check(
-                &full_name(project, name),
-                &repeat(project, args, name),
-                seconds,
-                Err(error),
-            )
+        let again = repeat(project, args, name);
+        parts.push(part(&full_name(project, name), &again, |_| {
+            in_guest(project, args, name, suite)
         }));
     }
     report::print(&parts, project.opts.format)?;
     Ok(part::exit(&parts))
+}
+
+/// A part from a function that may fail as a whole.
+fn part(name: &str, again: &str, run: impl FnOnce(Instant) -> anyhow::Result<Part>) -> Part {
+    let begin = Instant::now();
+    run(begin).unwrap_or_else(|error| {
+        let seconds = begin.elapsed().as_secs_f64();
+        Part::of_check(name, again, seconds, Err(error))
+    })
+}
+
+/// The checks that go with the default suite.
+fn checks(project: &Project, args: &TestArgs) -> Vec<Part> {
+    let again = repeat(project, args, DEFAULT);
+    let mut parts = vec![part("patch check", "cargo xtask patch check", |begin| {
+        let step = Step::new("test", "patch check");
+        let checked = patch::check(project, &fetch::run(project)?)?;
+        step.ok();
+        let reason = format!("{} patches make the round trip", checked.patches);
+        let seconds = begin.elapsed().as_secs_f64();
+        Ok(Part::of_check(
+            "patch check",
+            "cargo xtask patch check",
+            seconds,
+            Ok(reason),
+        ))
+    })];
+    if project.base.module {
+        parts.push(part("compile-fail", &again, |begin| {
+            let step = Step::new("test", "compile-fail");
+            let results = compile_fail::run(project)?;
+            let cases = results.into_iter().map(|result| Case {
+                name: result.name,
+                outcome: match result.failure {
+                    None => Outcome::Passed,
+                    Some(_) => Outcome::Failed,
+                },
+                output: result
+                    .failure
+                    .iter()
+                    .flat_map(|text| text.lines())
+                    .map(str::to_owned)
+                    .collect(),
+                seconds: Some(result.elapsed.as_secs_f64()),
+            });
+            let cases = cases.collect();
+            let seconds = begin.elapsed().as_secs_f64();
+            let part = Part::of_cases("compile-fail", &again, seconds, cases);
+            step.end(part.word());
+            Ok(part)
+        }));
+    }
+    parts.push(part("exec and boot", &again, |_| {
+        chain::ready(project)?;
+        contract::run(project, &flags(project), &again)
+    }));
+    parts
 }
 
 fn list(suites: &Suites) -> anyhow::Result<Exit> {
@@ -74,21 +131,29 @@ fn full_name(project: &Project, name: &str) -> String {
     format!("{name} ({})", project.flavor.name())
 }
 
-/// The command that runs this suite again, on the same kernel.
-fn repeat(project: &Project, args: &TestArgs, name: &str) -> String {
+/// The flags that choose the same kernel and accelerator.
+fn flags(project: &Project) -> Vec<String> {
     let opts = &project.opts;
-    let mut line = format!(
-        "cargo xtask --base {} --flavor {}",
-        opts.base,
-        opts.flavor.name()
-    );
+    let mut flags = vec![format!("--base={}", opts.base)];
+    flags.push(format!("--flavor={}", opts.flavor.name()));
     if let Some(linux) = &opts.linux {
-        line.push_str(&format!(" --linux {}", linux.display()));
+        flags.push(format!("--linux={}", linux.display()));
     }
     if let Some(tarball) = &opts.tarball {
-        line.push_str(&format!(" --tarball {}", tarball.display()));
+        flags.push(format!("--tarball={}", tarball.display()));
     }
-    line.push_str(&format!(" test {name}"));
+    flags.extend(opts.set.iter().map(|set| format!("--set={set}")));
+    match opts.accel {
+        Accel::Auto => {}
+        Accel::Kvm => flags.push("--accel=kvm".to_owned()),
+        Accel::Tcg => flags.push("--accel=tcg".to_owned()),
+    }
+    flags
+}
+
+/// The command that runs this suite again, on the same kernel.
+fn repeat(project: &Project, args: &TestArgs, name: &str) -> String {
+    let mut line = format!("cargo xtask {} test {name}", flags(project).join(" "));
     if let Some(filter) = &args.filter {
         line.push_str(&format!(" --filter {filter}"));
     }
@@ -120,7 +185,7 @@ fn in_guest(project: &Project, args: &TestArgs, name: &str, suite: &Suite) -> an
             ),
         ));
     }
-    let ready = crate::chain::ready(project)?;
+    let ready = chain::ready(project)?;
     suite_run(
         project,
         &ready.kernel,
@@ -182,16 +247,10 @@ pub fn suite_run(
     let run = guest::run(project, kernel, &plan, &mut observer)?;
     let verdict = verdict::of_folder(&run.folder, &run.record, &Lists::load(project)?);
     decode::console(project, kernel, module, &run.folder, &verdict);
-    step.end(match verdict.exit {
-        Exit::Good => "ok",
-        _ => "failed",
-    });
-    Ok(Part::of_run(
-        full_name(project, name),
-        &run.folder,
-        &run.record,
-        verdict,
-    ))
+    let name = full_name(project, name);
+    let part = Part::of_run(name, &run.folder, &run.record, verdict);
+    step.end(part.word());
+    Ok(part)
 }
 
 /// Says what runs the guest, and warns of another kernel than the one built.

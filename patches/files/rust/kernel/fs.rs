@@ -268,6 +268,11 @@ pub struct Registration<T: FileSystem> {
 
 impl<T: FileSystem> Drop for Registration<T> {
     fn drop(&mut self) {
+        // Code that is built in stays, and so does its file system.
+        // SAFETY: The type is not being registered: that ended with the creation of `self`.
+        if self.registered && unsafe { (*self.fs_type.fs.get()).owner.is_null() } {
+            return;
+        }
         if self.registered {
             // SAFETY: Registered, by the type invariant. It can only fail for a type that is not.
             unsafe { bindings::unregister_filesystem(self.fs_type.fs.get()) };

@@ -46,8 +46,8 @@ impl<'a> BufHead<'a> {
     /// not change.
     pub(super) unsafe fn read(sb: *mut bindings::super_block, block: u64) -> Result<Self> {
         // SAFETY: By the safety requirements.
-        let bh = unsafe { bindings::sb_bread(sb, block) };
-        // INVARIANT: `sb_bread` returns a buffer that is up to date, with a reference.
+        let bh = unsafe { bindings::fs_sb_bread(sb, block) };
+        // INVARIANT: It returns a buffer that is up to date, with a reference.
         Ok(BufHead {
             bh: NonNull::new(bh).ok_or(EIO)?,
             _sb: PhantomData,

@@ -352,7 +352,7 @@ pub struct Stat {
 pub(super) struct Tables<T>(PhantomData<T>);
 
 impl<T: FileSystem> Tables<T> {
-    const OPS: bindings::super_operations = bindings::super_operations {
+    const OPS: &'static bindings::super_operations = &bindings::super_operations {
         alloc_inode: Some(inode::Tables::<T>::alloc_inode),
         free_inode: Some(inode::Tables::<T>::free_inode),
         put_super: Some(Self::put_super),
@@ -383,7 +383,7 @@ impl<T: FileSystem> Tables<T> {
         from_result(|| {
             // SAFETY: The superblock is valid and ours; the tables are static.
             unsafe {
-                (*sb).s_op = &Self::OPS;
+                (*sb).s_op = Self::OPS;
                 if <T::Xattr as xattr::Operations>::HAS_GET {
                     (*sb).s_xattr = xattr::Tables::<T::Xattr>::HANDLERS.as_ptr();
                 }

@@ -7,7 +7,7 @@
 use super::{FileSystem, INode};
 use crate::{
     bindings,
-    error::{code::*, Result, VTABLE_DEFAULT_ERROR},
+    error::{code::*, from_result, Result, VTABLE_DEFAULT_ERROR},
     prelude::vtable,
 };
 use core::{ffi::c_void, marker::PhantomData, ptr};
@@ -77,7 +77,7 @@ impl Namespace {
 ///
 /// # Invariants
 ///
-/// `ptr` is writable for `size` bytes, of which the first `used` are taken; `size` is 0 if only the
+/// `ptr` is writable for `size` bytes, of which the first `used` are taken; it is null if only the
 /// size is asked for.
 pub struct Buffer<'a> {
     ptr: *mut u8,
@@ -94,7 +94,7 @@ impl Buffer<'_> {
         // INVARIANT: By the safety requirements.
         Self {
             ptr,
-            size: if ptr.is_null() { 0 } else { size },
+            size,
             used: 0,
             _memory: PhantomData,
         }
@@ -107,7 +107,7 @@ impl Buffer<'_> {
     /// `ERANGE` if there is not enough room, and what `fill` returns.
     pub fn put(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> Result) -> Result {
         let used = self.used.checked_add(len).ok_or(ERANGE)?;
-        if self.size > 0 {
+        if !self.ptr.is_null() {
             if used > self.size {
                 return Err(ERANGE);
             }
@@ -124,8 +124,8 @@ impl Buffer<'_> {
         Ok(())
     }
 
-    fn result(self) -> isize {
-        self.used as isize
+    fn result(self) -> Result<crate::ffi::c_int> {
+        self.used.try_into().map_err(|_| ERANGE)
     }
 }
 
@@ -177,13 +177,13 @@ impl<O: Operations> Tables<O> {
         }
     }
 
-    const USER: bindings::xattr_handler = Self::handler(Namespace::User);
-    const TRUSTED: bindings::xattr_handler = Self::handler(Namespace::Trusted);
-    const SECURITY: bindings::xattr_handler = Self::handler(Namespace::Security);
+    const USER: &'static bindings::xattr_handler = &Self::handler(Namespace::User);
+    const TRUSTED: &'static bindings::xattr_handler = &Self::handler(Namespace::Trusted);
+    const SECURITY: &'static bindings::xattr_handler = &Self::handler(Namespace::Security);
 
     /// The handlers of a superblock, with a null behind them.
-    pub(super) const HANDLERS: [*const bindings::xattr_handler; 4] =
-        [&Self::USER, &Self::TRUSTED, &Self::SECURITY, ptr::null()];
+    pub(super) const HANDLERS: &'static [*const bindings::xattr_handler; 4] =
+        &[Self::USER, Self::TRUSTED, Self::SECURITY, ptr::null()];
 
     /// `inode_operations.listxattr`, if there are attributes.
     pub(super) const LIST: Option<
@@ -211,10 +211,11 @@ impl<O: Operations> Tables<O> {
         // SAFETY: The memory belongs to the call.
         let mut to = unsafe { Buffer::new(value.cast(), size) };
         // SAFETY: The inode is in use during the call.
-        match O::get(unsafe { INode::from_raw(inode) }, namespace, name, &mut to) {
-            Ok(()) => to.result() as _,
-            Err(e) => e.to_errno(),
-        }
+        let inode = unsafe { INode::from_raw(inode) };
+        from_result(|| {
+            O::get(inode, namespace, name, &mut to)?;
+            to.result()
+        })
     }
 
     /// # Safety
@@ -225,9 +226,9 @@ impl<O: Operations> Tables<O> {
         let inode = unsafe { INode::from_raw((*dentry).d_inode) };
         // SAFETY: The memory belongs to the call.
         let mut names = Names(unsafe { Buffer::new(to, size) });
-        match O::list(inode, &mut names) {
-            Ok(()) => names.0.result(),
-            Err(e) => e.to_errno() as isize,
-        }
+        from_result(|| {
+            O::list(inode, &mut names)?;
+            names.0.result().map(|len| len as isize)
+        })
     }
 }
