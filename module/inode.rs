@@ -29,6 +29,8 @@ pub(crate) struct Info {
     blocks: [AtomicU32; ondisk::BLOCK_POINTERS],
     /// `i_file_acl`: the block with the attributes, or 0.
     file_acl: AtomicU32,
+    /// The block of a directory in which a name was found last.
+    last_found: AtomicU32,
 }
 
 impl Info {
@@ -37,7 +39,18 @@ impl Info {
         Self {
             blocks: [const { AtomicU32::new(0) }; ondisk::BLOCK_POINTERS],
             file_acl: AtomicU32::new(0),
+            last_found: AtomicU32::new(0),
         }
+    }
+
+    /// The block of a directory in which a name was found last: a hint, nothing more.
+    pub(crate) fn last_found(&self) -> u64 {
+        self.last_found.load(Ordering::Relaxed).into()
+    }
+
+    /// Sets the block of a directory in which a name was found last.
+    pub(crate) fn set_last_found(&self, block: u64) {
+        self.last_found.store(block as u32, Ordering::Relaxed);
     }
 
     /// The block with the attributes, or 0.

@@ -252,13 +252,29 @@ kernel::on_disk! {
         pub(crate) e_value_size: Le32,
         pub(crate) e_hash: Le32,
     }
+}
 
-    /// The head of a directory entry; the name follows.
-    pub(crate) struct DirEntry(8) {
-        pub(crate) inode: Le32,
-        pub(crate) rec_len: Le16,
-        pub(crate) name_len: u8,
-        pub(crate) file_type: u8,
+/// The length of the head of a directory entry, in bytes; the name follows.
+pub(crate) const DIR_HEAD: usize = 8;
+
+/// The head of a directory entry.
+#[derive(Clone, Copy)]
+pub(crate) struct DirEntry {
+    pub(crate) inode: u32,
+    pub(crate) rec_len: u16,
+    pub(crate) name_len: u8,
+    pub(crate) file_type: u8,
+}
+
+impl DirEntry {
+    /// Takes the two words apart that make up the head.
+    pub(crate) fn new(first: u32, second: u32) -> Self {
+        Self {
+            inode: first,
+            rec_len: second as u16,
+            name_len: (second >> 16) as u8,
+            file_type: (second >> 24) as u8,
+        }
     }
 }
 

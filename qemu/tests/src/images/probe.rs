@@ -20,7 +20,7 @@ use std::path::Path;
 const READ_LIMIT: u64 = 1 << 20;
 
 /// The answer of a driver without extended attributes.
-pub const UNSUPPORTED: &str = "unsupported";
+const UNSUPPORTED: &str = "unsupported";
 
 /// One call's name, its answer and the file system's log lines about it.
 #[derive(Debug)]

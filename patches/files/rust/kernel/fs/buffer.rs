@@ -101,6 +101,28 @@ impl<'a> BufHead<'a> {
         Ok(unsafe { value.assume_init() })
     }
 
+    /// Loads a little-endian number at `offset`, a multiple of 4.
+    ///
+    /// It is one load. A value of which others store parts is still one of the values that were
+    /// there.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` if it is not within the block, or not aligned.
+    pub fn load_le32(&self, offset: usize) -> Result<u32> {
+        self.check(offset, size_of::<u32>())?;
+        if offset % size_of::<u32>() != 0 {
+            return Err(ERANGE);
+        }
+        // SAFETY: The data of a buffer is aligned to the block size, and the number is within it.
+        // It is loaded as `READ_ONCE()` does, because others may store at the same time.
+        let raw = unsafe {
+            let data = (*self.bh.as_ptr()).b_data;
+            data.add(offset).cast::<u32>().read_volatile()
+        };
+        Ok(u32::from_le(raw))
+    }
+
     /// Copies values from `offset` on, as many as there is room for.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 use super::{
     compat,
     dentry::{Created, Negative, Spliced, Unhashed},
+    inode,
     lock::{Excl, Held, Shared},
     xattr, FileSystem, INode, Ino, Offset,
 };
@@ -174,6 +175,7 @@ impl<O: Operations> Tables<O> {
         } else {
             None
         },
+        getattr: Some(inode::Tables::<O::FileSystem>::getattr),
         listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
         lookup: Some(Self::lookup),
         mkdir: if O::HAS_MKDIR {

@@ -23,7 +23,7 @@
 //! request then has been answered, whatever the file system returns.
 
 use super::{
-    aops, compat,
+    aops, compat, inode,
     iomap::{self, to_count, LookupTable},
     lock::{Excl, Guard, Shared},
     xattr, FileSystem, INode, Offset,
@@ -260,6 +260,7 @@ type ReadMap<O> = <<O as Operations>::Mapping as aops::Operations>::Read;
 impl<O: Operations> Tables<O> {
     pub(super) const INODE_OPS: &'static bindings::inode_operations = &bindings::inode_operations {
         fiemap: Some(Self::fiemap),
+        getattr: Some(inode::Tables::<O::FileSystem>::getattr),
         listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }

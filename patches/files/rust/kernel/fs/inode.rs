@@ -409,6 +409,7 @@ impl<T: FileSystem> Tables<T> {
     /// The operations of a link whose target is in memory.
     const FAST_LINK_OPS: &'static bindings::inode_operations = &bindings::inode_operations {
         get_link: Some(bindings::simple_get_link),
+        getattr: Some(Self::getattr),
         listxattr: xattr::Tables::<T::Xattr>::LIST,
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
@@ -416,10 +417,32 @@ impl<T: FileSystem> Tables<T> {
 
     /// The operations of a file that is neither regular nor a directory nor a link.
     const SPECIAL_OPS: &'static bindings::inode_operations = &bindings::inode_operations {
+        getattr: Some(Self::getattr),
         listxattr: xattr::Tables::<T::Xattr>::LIST,
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
     };
+
+    /// What `stat(2)` returns: what the VFS knows of the inode, its flags included.
+    ///
+    /// # Safety
+    ///
+    /// Called by the VFS with a path to an inode.
+    pub(super) unsafe extern "C" fn getattr(
+        idmap: *mut bindings::mnt_idmap,
+        path: *const bindings::path,
+        stat: *mut bindings::kstat,
+        mask: u32,
+        _flags: u32,
+    ) -> crate::ffi::c_int {
+        // SAFETY: The path pins its dentry, which has an inode, and `stat` belongs to the caller.
+        unsafe {
+            let inode = (*(*path).dentry).d_inode;
+            bindings::generic_fillattr(idmap, mask, inode, stat);
+            bindings::generic_fill_statx_attr(inode, stat);
+        }
+        0
+    }
 
     /// # Safety
     ///

@@ -5,7 +5,7 @@
 //! Links that are kept in memory need no operations:
 //! [`NewINode::finish_fast_symlink`](super::inode::NewINode::finish_fast_symlink).
 
-use super::{xattr, FileSystem, INode};
+use super::{inode, xattr, FileSystem, INode};
 use crate::{
     alloc::{flags::GFP_KERNEL, KVec},
     bindings,
@@ -68,6 +68,7 @@ pub(super) struct Tables<O>(PhantomData<O>);
 impl<O: Operations> Tables<O> {
     pub(super) const INODE_OPS: &'static bindings::inode_operations = &bindings::inode_operations {
         get_link: Some(Self::get_link),
+        getattr: Some(inode::Tables::<O::FileSystem>::getattr),
         listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
