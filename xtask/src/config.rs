@@ -16,7 +16,7 @@ use crate::toolchain::Toolchain;
 use anyhow::Context as _;
 use fs_err as fs;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One symbol as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -323,6 +323,20 @@ pub fn verify(
     Err(lines.collect())
 }
 
+/// Where the wishes lie for Kconfig.
+fn fragment(build_dir: &Path) -> PathBuf {
+    build_dir.join("rext2.config")
+}
+
+/// Lets `make` make the configuration.
+pub fn command(make: Cmd, build_dir: &Path) -> Cmd {
+    make.arg(format!(
+        "KCONFIG_ALLCONFIG={}",
+        fragment(build_dir).display()
+    ))
+    .arg("allnoconfig")
+}
+
 /// Makes the configuration in the build folder.
 pub fn make(
     project: &Project,
@@ -352,12 +366,8 @@ pub fn make(
     )
     .log(&log);
     fs::create_dir_all(build_dir)?;
-    let fragment = build_dir.join("rext2.config");
-    publish::write(&fragment, asked.text().as_bytes())?;
-    toolchain
-        .make(project, &tree.path, build_dir)
-        .arg(format!("KCONFIG_ALLCONFIG={}", fragment.display()))
-        .arg("allnoconfig")
+    publish::write(&fragment(build_dir), asked.text().as_bytes())?;
+    command(toolchain.make(project, &tree.path, build_dir), build_dir)
         .run(&log)
         .context("make allnoconfig failed")
         .exit(Exit::Config)?;

@@ -341,6 +341,7 @@ fn install(project: &Project, plan: &Plan, root: bool) -> anyhow::Result<()> {
         bindgen_install(project)
             .run(&log)
             .context("cannot build bindgen")?;
+        fs_err::remove_dir_all(project.tools_target())?;
         step.ok();
     }
     Ok(())
@@ -386,7 +387,10 @@ fn bindgen_install(project: &Project) -> Cmd {
             "--root",
         ])
         .arg(project.tools())
-        .env("CARGO_TARGET_DIR", project.cache.join("tools-target"))
+        .env("CARGO_TARGET_DIR", project.tools_target())
+        // It runs for seconds and is compiled for minutes.
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .dir(&project.root)
 }
 

@@ -50,24 +50,17 @@ pub fn run(project: &Project, kernel: &Kernel) -> anyhow::Result<Module> {
     copy_sources(&project.module_sources(), &sources, &folder)?;
     let log = project.new_log("module")?;
     let step = Step::new("module", format!("{NAME}.ko for {}", kernel.release)).log(&log);
-    wanted
-        .toolchain
-        .make(project, &wanted.source.git, kdir)
-        .arg(format!("M={}", folder.display()))
-        // Its Kbuild is written for a home in the kernel tree, too.
-        .arg("CONFIG_REXT2_FS=m")
-        .arg("modules")
-        .run(&log)
-        .map_err(|_| {
-            exit::error(
-                Exit::Build,
-                format!(
-                    "{NAME}.ko does not build (log {}){}",
-                    log.display(),
-                    build::first_errors(&log)
-                ),
-            )
-        })?;
+    let make = wanted.toolchain.make(project, &wanted.source.git, kdir);
+    command(make, &folder).run(&log).map_err(|_| {
+        exit::error(
+            Exit::Build,
+            format!(
+                "{NAME}.ko does not build (log {}){}",
+                log.display(),
+                build::first_errors(&log)
+            ),
+        )
+    })?;
     let built = folder.join(format!("{NAME}.ko"));
     ensure!(
         built.is_file(),
@@ -83,6 +76,14 @@ pub fn run(project: &Project, kernel: &Kernel) -> anyhow::Result<Module> {
     )?;
     step.ok();
     Ok(module)
+}
+
+/// Lets `make` make the module in `folder`.
+pub fn command(make: Cmd, folder: &Path) -> Cmd {
+    make.arg(format!("M={}", folder.display()))
+        // Its Kbuild is written for a home in the kernel tree, too.
+        .arg("CONFIG_REXT2_FS=m")
+        .arg("modules")
 }
 
 /// The source files of the module, by name.
@@ -325,6 +326,9 @@ fn shell_words(line: &str) -> Vec<String> {
 pub fn verb(project: &Project) -> anyhow::Result<()> {
     // A wrong base is refused before an hour of building.
     sources(project)?;
+    if project.opts.dry_run {
+        return build::dry_run(project, true);
+    }
     let kernel = build::run(project)?;
     let module = run(project, &kernel)?;
     match project.opts.format {

@@ -278,47 +278,65 @@ fn fresh_name(folder: &str, subject: &str, taken: &BTreeSet<String>) -> String {
         .unwrap_or_default()
 }
 
-/// Brings the files on disk to `series`; returns the paths that changed.
-pub fn write(project: &Project, series: &Series, old: &Series) -> anyhow::Result<Vec<PathBuf>> {
+/// The files that a series consists of, with their content.
+fn files(project: &Project, series: &Series) -> anyhow::Result<Vec<(PathBuf, Vec<u8>)>> {
     let folder = project.base_patches();
-    let mut changed = Vec::new();
-    let mut put = |path: PathBuf, bytes: &[u8]| -> anyhow::Result<PathBuf> {
-        if publish::write(&path, bytes)? {
-            changed.push(path.clone());
-        }
-        Ok(path)
-    };
-    let mut kept = BTreeSet::new();
+    let mut files = Vec::new();
     for entry in &series.entries {
-        kept.insert(put(
-            folder.join(&entry.name),
-            entry.mail.render().as_bytes(),
-        )?);
+        files.push((folder.join(&entry.name), entry.mail.render().into_bytes()));
         for file in &entry.new_files {
-            let path = put(project.patches().join(&file.place), &file.content)?;
-            let mode = if file.executable { 0o755 } else { 0o644 };
-            fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
-            kept.insert(path);
+            files.push((project.patches().join(&file.place), file.content.clone()));
         }
     }
     let list = folder.join("series");
     let text = series_text(&fs::read_to_string(&list)?, series);
-    put(list, text.as_bytes())?;
+    // Last: until then the old list still names what is there.
+    files.push((list, text.into_bytes()));
+    Ok(files)
+}
+
+/// Files of `old` that no series has any more.
+fn gone(project: &Project, series: &Series, old: &Series) -> anyhow::Result<Vec<PathBuf>> {
+    let kept: BTreeSet<PathBuf> = files(project, series)?
+        .into_iter()
+        .map(|(path, _)| path)
+        .collect();
     let elsewhere = named_by_other_bases(project)?;
+    let mut gone = Vec::new();
     for entry in &old.entries {
         let files = entry
             .new_files
             .iter()
             .filter(|file| !elsewhere.contains(&file.path));
-        let gone = files
-            .map(|file| project.patches().join(&file.place))
-            .chain([folder.join(&entry.name)]);
-        for path in gone.filter(|path| !kept.contains(path)) {
-            if path.exists() {
-                fs::remove_file(&path)?;
-                changed.push(path);
-            }
-        }
+        gone.extend(files.map(|file| project.patches().join(&file.place)));
+        gone.push(project.base_patches().join(&entry.name));
+    }
+    gone.retain(|path| !kept.contains(path) && path.exists());
+    Ok(gone)
+}
+
+/// The files that `write` would change.
+pub fn differing(project: &Project, series: &Series, old: &Series) -> anyhow::Result<Vec<PathBuf>> {
+    let files = files(project, series)?.into_iter();
+    let changed = files.filter(|(path, bytes)| fs::read(path).ok().as_ref() != Some(bytes));
+    let mut differing: Vec<PathBuf> = changed.map(|(path, _)| path).collect();
+    differing.extend(gone(project, series, old)?);
+    Ok(differing)
+}
+
+/// Brings the files on disk to `series`; returns the paths that changed.
+pub fn write(project: &Project, series: &Series, old: &Series) -> anyhow::Result<Vec<PathBuf>> {
+    let changed = differing(project, series, old)?;
+    for (path, bytes) in files(project, series)? {
+        publish::write(&path, &bytes)?;
+    }
+    for file in series.entries.iter().flat_map(|entry| &entry.new_files) {
+        let mode = if file.executable { 0o755 } else { 0o644 };
+        let path = project.patches().join(&file.place);
+        fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    }
+    for path in gone(project, series, old)? {
+        fs::remove_file(path)?;
     }
     Ok(changed)
 }
