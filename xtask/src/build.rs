@@ -254,7 +254,7 @@ pub fn dry_run(project: &Project, with_module: bool) -> anyhow::Result<()> {
     println!("{}", make.clone().args(TARGETS).dry());
     if with_module {
         let folder = project.module_build(&wanted.source);
-        println!("{}", module::command(make, &folder).dry());
+        println!("{}", module::make_command(make, &folder).dry());
     }
     Ok(())
 }
