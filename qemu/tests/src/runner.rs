@@ -5,6 +5,7 @@
 
 use crate::case::{Case, Group, Skip};
 use crate::job::Job;
+use crate::kernel;
 use crate::kmsg::{self, Kmsg};
 use crate::ktap::{Ktap, Outcome};
 use crate::mount;
@@ -101,7 +102,8 @@ fn watch(job: &Job, group: &Group, case: &Case) -> Result<(Outcome, String)> {
         .stderr(share(&said)?)
         .spawn()
         .context("cannot start a case")?;
-    let status = wait(&mut child, case.limit)?;
+    let limit = case.limit * kernel::slowness();
+    let status = wait(&mut child, limit)?;
 
     let mut text = String::new();
     said.seek(SeekFrom::Start(0))?;
@@ -110,7 +112,7 @@ fn watch(job: &Job, group: &Group, case: &Case) -> Result<(Outcome, String)> {
     let mut outcome = match status {
         None => Outcome::TimedOut(format!(
             "timed out after {} s{}",
-            case.limit.as_secs(),
+            limit.as_secs(),
             end(&mut child)?
         )),
         Some(status) => judge(status, &text),

@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -133,11 +132,8 @@ fn cycles(job: &Job) -> Result<()> {
     prepare(job)?;
     let is_module = kernel::is_inserted(&job.fs);
     let image = image(&crate::tree::LAYOUTS[0])?;
-    // A kernel that watches its locks is there to find what takes many tries.
-    let usual = match Path::new("/proc/lockdep").exists() {
-        true => 200,
-        false => 20,
-    };
+    // A kernel that watches itself is there to find what takes many tries.
+    let usual = if kernel::slowness() > 1 { 200 } else { 20 };
     let number: u64 = job.get_or("cycles", usual)?;
     for cycle in 0..number {
         one_cycle(job, &image, cycle).context(format!("cycle {cycle}"))?;
