@@ -43,13 +43,7 @@ pub fn wanted(project: &Project) -> anyhow::Result<Wanted> {
     // Mistakes in the checkout first: they cost nothing to find.
     let series = Series::load(project).exit(Exit::Patch)?;
     let asked = Asked::load(project)?;
-    install::ensure(project, &install::for_build(project))?;
-    let toolchain = toolchain::find(project).map_err(|missing| {
-        exit::error(
-            Exit::Environment,
-            format!("{}; run \"cargo xtask doctor\"", missing.join("; ")),
-        )
-    })?;
+    let toolchain = tools(project)?;
     let source = fetch::run(project)?;
     let identity = Identity {
         base: project.opts.base.clone(),
@@ -67,6 +61,22 @@ pub fn wanted(project: &Project) -> anyhow::Result<Wanted> {
         toolchain,
         asked,
         identity,
+    })
+}
+
+/// The compilers; whatever is missing on this machine is installed first.
+fn tools(project: &Project) -> anyhow::Result<Toolchain> {
+    // Asking rustup twice for its rustc is a tenth of what a warm run may take.
+    if let Ok(toolchain) = toolchain::find(project) {
+        install::ensure(project, &[install::SOURCE, install::BUILD].concat())?;
+        return Ok(toolchain);
+    }
+    install::ensure(project, &install::for_build(project))?;
+    toolchain::find(project).map_err(|missing| {
+        exit::error(
+            Exit::Environment,
+            format!("{}; run \"cargo xtask doctor\"", missing.join("; ")),
+        )
     })
 }
 
