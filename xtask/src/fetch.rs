@@ -63,18 +63,21 @@ fn get(project: &Project, refresh: bool) -> anyhow::Result<Source> {
         return Ok(source);
     }
     let source = from_debian(project, refresh)?;
-    publish::write_json(&current, &source)?;
+    if !project.opts.dry_run {
+        publish::write_json(&current, &source)?;
+    }
     Ok(source)
 }
 
 fn from_debian(project: &Project, fresh: bool) -> anyhow::Result<Source> {
-    let package = debian::newest(project, fresh)?;
+    let package = debian::newest(project, fresh && !project.opts.dry_run)?;
     let record = project
         .sources()
         .join(format!("{}.json", &package.sha256[..16]));
     if let Some(source) = usable(project, &record) {
         return Ok(source);
     }
+    absent(project)?;
     let file = match debian::archive(project, &package) {
         Ok(file) => file,
         // Old lists name a file that mirrors no longer have.
@@ -140,7 +143,9 @@ fn from_tarball(project: &Project, file: &Path) -> anyhow::Result<Source> {
         .to_string_lossy()
         .into_owned();
     let source = import_once(project, &record, &Origin::Archive { file, text: name })?;
-    publish::write_json(&seen, &sha256)?;
+    if !project.opts.dry_run {
+        publish::write_json(&seen, &sha256)?;
+    }
     Ok(source)
 }
 
@@ -199,8 +204,20 @@ fn import_once(project: &Project, record: &Path, origin: &Origin) -> anyhow::Res
     }
 }
 
+/// Where a dry run ends if there is no source yet: what follows depends on it.
+fn absent(project: &Project) -> anyhow::Result<()> {
+    if !project.opts.dry_run {
+        return Ok(());
+    }
+    Err(exit::error(
+        Exit::Fetch,
+        "the source is not in the cache, so a dry run ends here; \"cargo xtask fetch\" gets it",
+    ))
+}
+
 /// Imports a source, publishes its tree and remembers both.
 fn import(project: &Project, record: &Path, origin: &Origin) -> anyhow::Result<Source> {
+    absent(project)?;
     let (Origin::Archive { text, .. } | Origin::Git { text, .. } | Origin::Folder { text, .. }) =
         origin;
     let log = project.new_log("fetch")?;

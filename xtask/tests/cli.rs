@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{DIFF_F, Lab};
+use common::{DIFF_F, Lab, everything};
 use std::fs;
 use std::process::Command;
 use xtask::project::Project;
@@ -170,6 +170,44 @@ fn the_toolchain_of_the_wrapper_does_not_leak() {
     ] {
         assert!(args.contains(word), "{word}: {args}");
     }
+}
+
+#[test]
+fn a_dry_run_says_what_it_would_do_and_does_nothing() {
+    let lab = Lab::new();
+    let text = lab.fails(4, &["fetch", "--dry-run"]);
+    assert!(text.contains("a dry run ends here"), "{text}");
+    assert!(!lab.path("cache").exists());
+    lab.patch("one.patch", "f: more", "", DIFF_F);
+    let tree = lab.apply().unwrap().path;
+    lab.git(&["commit", "-q", "--amend", "-m", "f: reworded"]);
+    let before = everything(lab.folder.path());
+    let output = lab
+        .command(&["patch", "export", "--dry-run"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text, "write patches/linux-6.12/one.patch\n");
+    lab.fails(5, &["patch", "apply", "--dry-run"]);
+    let output = lab
+        .command(&["patch", "apply", "--discard", "--dry-run"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains(&format!("cd {} && git checkout --force", tree.display())),
+        "{text}"
+    );
+    let after = everything(lab.folder.path());
+    let changed: Vec<_> = after
+        .iter()
+        .filter(|entry| !before.contains(entry))
+        .map(|entry| &entry.0)
+        .collect();
+    assert!(
+        changed.is_empty() && before.len() == after.len(),
+        "{changed:?}"
+    );
 }
 
 #[test]

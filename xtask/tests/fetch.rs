@@ -4,33 +4,10 @@
 
 mod common;
 
-use common::{Lab, MAKEFILE, git_in};
+use common::{Lab, MAKEFILE, everything, git_in};
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-
-/// Names, contents and times of everything below a folder.
-fn everything(folder: &Path) -> Vec<(PathBuf, u64, i64, i64, Vec<u8>)> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let meta = fs::symlink_metadata(&path).unwrap();
-            let content = if meta.is_file() {
-                fs::read(&path).unwrap()
-            } else {
-                Vec::new()
-            };
-            if meta.is_dir() {
-                folders.push(path.clone());
-            }
-            found.push((path, meta.len(), meta.mtime(), meta.mtime_nsec(), content));
-        }
-    }
-    found.sort();
-    found
-}
 
 /// A tar archive of the laboratory's source, packed by gzip.
 fn tarball(lab: &Lab) -> PathBuf {

@@ -6,6 +6,7 @@
 
 use clap::Parser as _;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -204,6 +205,29 @@ impl Lab {
             .spawn()
             .unwrap()
     }
+}
+
+/// Names, contents and times of everything below a folder.
+pub fn everything(folder: &Path) -> Vec<(PathBuf, u64, i64, i64, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let content = if meta.is_file() {
+                fs::read(&path).unwrap()
+            } else {
+                Vec::new()
+            };
+            if meta.is_dir() {
+                folders.push(path.clone());
+            }
+            found.push((path, meta.len(), meta.mtime(), meta.mtime_nsec(), content));
+        }
+    }
+    found.sort();
+    found
 }
 
 /// The code and text of an error.
