@@ -108,3 +108,22 @@ fn two_runs_at_once_take_turns() {
     assert!(said.contains("waiting for process"), "{said}");
     assert!(first.wait().unwrap().success());
 }
+
+/// Under nohup, a closed terminal ends nothing.
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    let lab = lab("fast-import", 2);
+    let nohup = format!(
+        "trap '' HUP; exec {} --linux {} fetch",
+        env!("CARGO_BIN_EXE_xtask"),
+        lab.path("linux").display()
+    );
+    let mut child = lab
+        .shell_with_fakes(&nohup)
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until_halted(&lab, &mut child);
+    send(&child, Signal::HUP);
+    assert!(child.wait().unwrap().success());
+}

@@ -16,8 +16,12 @@ static GROUPS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 /// Makes SIGINT, SIGTERM and SIGHUP end the children first and then us.
 pub fn end_children_on_signals() -> anyhow::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .context("cannot install signal handlers")?;
+    // nohup and shells in the background ignore some of them for us: leave it so.
+    let wanted = [SIGINT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(|signal| !is_ignored(*signal));
+    let mut signals =
+        signal_hook::iterator::Signals::new(wanted).context("cannot install signal handlers")?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             // Held until the process ends: no child starts from now on.
@@ -28,6 +32,14 @@ pub fn end_children_on_signals() -> anyhow::Result<()> {
         }
     });
     Ok(())
+}
+
+/// Whether whoever started us made us ignore a signal.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 pub(super) fn groups() -> MutexGuard<'static, BTreeSet<u32>> {

@@ -196,6 +196,19 @@ impl Lab {
             .unwrap()
     }
 
+    /// A shell with the fakes and the lab's folders.
+    pub fn shell_with_fakes(&self, script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", script])
+            .env("PATH", self.path_with_fakes())
+            .env("REXT2_ROOT", self.path("root"))
+            .env("REXT2_CACHE", self.path("cache"))
+            .env("CARGO_TARGET_DIR", self.path("target"))
+            .stdout(std::process::Stdio::null());
+        shell
+    }
+
     /// Starts the program with the fakes.
     pub fn spawn_with_fakes(&self, args: &[&str]) -> std::process::Child {
         self.command(args)
