@@ -166,7 +166,17 @@ fn debugger(project: &Project, flags: &[String]) -> anyhow::Result<()> {
     // "Why did you stop?" Only a stopped guest answers at once.
     gdb.write_all(b"$?#3f").context("cannot ask the stub")?;
     let mut answer = [0; 64];
-    let count = gdb.read(&mut answer).context("the stub says nothing")?;
+    let mut count = 0;
+    // The acknowledgement may come before the answer.
+    while count < b"+$T".len() {
+        match gdb
+            .read(&mut answer[count..])
+            .context("the stub says nothing")?
+        {
+            0 => bail!("the stub hung up"),
+            more => count += more,
+        }
+    }
     ensure!(
         answer[..count].starts_with(b"+$T"),
         "the guest is not stopped: {:?}",
