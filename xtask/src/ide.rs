@@ -186,54 +186,92 @@ fn missing_paths(value: &Value) -> Vec<String> {
     }
 }
 
+/// The modules of the kernel crate: where their files really are.
+struct Modules<'a> {
+    tree: &'a Path,
+    places: &'a BTreeMap<PathBuf, PathBuf>,
+}
+
+/// One module that a file declares.
+struct Module {
+    /// Its path in the kernel tree.
+    path: PathBuf,
+    /// Its file.
+    file: PathBuf,
+    text: String,
+}
+
+impl Modules<'_> {
+    /// The module `name` of `folder`; `None` behind a condition that this kernel
+    /// does not fulfil, where there may be no file.
+    fn find(&self, folder: &Path, name: &str) -> Option<Module> {
+        let candidates = [
+            folder.join(format!("{name}.rs")),
+            folder.join(name).join("mod.rs"),
+        ];
+        candidates.into_iter().find_map(|path| {
+            let file = self
+                .places
+                .get(&path)
+                .cloned()
+                .unwrap_or_else(|| self.tree.join(&path));
+            let text = fs::read_to_string(&file).ok()?;
+            Some(Module { path, file, text })
+        })
+    }
+
+    /// Whether the compiler finds all modules of `text` below `real` by itself.
+    fn are_at_home(&self, text: &str, folder: &Path, real: &Path) -> bool {
+        text.lines().filter_map(module_line).all(|(_, name)| {
+            self.find(folder, name).is_none_or(|module| {
+                let home = real.join(module.path.strip_prefix(folder).unwrap_or(&module.path));
+                module.file == home
+                    && self.are_at_home(&module.text, &folder.join(name), &real.join(name))
+            })
+        })
+    }
+
+    /// Writes its place beside every `mod name;` of a file that the compiler
+    /// would not find by itself. A module with files of its own is written out:
+    /// only then can be said where those are.
+    fn placed(&self, text: &str, folder: &Path, real: Option<&Path>) -> String {
+        let mut out = String::new();
+        for line in text.lines() {
+            let declared = module_line(line)
+                .and_then(|(visibility, name)| Some((visibility, name, self.find(folder, name)?)));
+            let Some((visibility, name, module)) = declared else {
+                let _ = writeln!(out, "{line}");
+                continue;
+            };
+            let (below, parent) = (
+                folder.join(name),
+                module.file.parent().unwrap_or(&module.file),
+            );
+            let children = if module.file.ends_with("mod.rs") {
+                parent.to_owned()
+            } else {
+                parent.join(name)
+            };
+            if real.is_some_and(|real| self.are_at_home(&format!("mod {name};\n"), folder, real)) {
+                let _ = writeln!(out, "{line}");
+            } else if module.text.lines().any(|line| module_line(line).is_some()) {
+                let inner = self.placed(&module.text, &below, Some(&children));
+                let _ = writeln!(
+                    out,
+                    "#[path = {children:?}]\n{visibility}mod {name} {{\n{inner}}}"
+                );
+            } else {
+                let _ = writeln!(out, "#[path = {:?}]\n{visibility}mod {name};", module.file);
+            }
+        }
+        out
+    }
+}
+
 /// The root of the kernel crate with the place of every module.
 fn kernel_root(tree: &Path, places: &BTreeMap<PathBuf, PathBuf>) -> anyhow::Result<String> {
     let text = fs::read_to_string(tree.join("rust/kernel/lib.rs"))?;
-    with_places(&text, Path::new("rust/kernel"), tree, places)
-}
-
-/// Writes its place beside every `mod name;` of a file. A module with files of
-/// its own is written out in full, for only then do paths hold further down.
-fn with_places(
-    text: &str,
-    folder: &Path,
-    tree: &Path,
-    places: &BTreeMap<PathBuf, PathBuf>,
-) -> anyhow::Result<String> {
-    let mut out = String::new();
-    for line in text.lines() {
-        let Some((visibility, name)) = module_line(line) else {
-            out.push_str(line);
-            out.push('\n');
-            continue;
-        };
-        let beside = folder.join(format!("{name}.rs"));
-        let inside = folder.join(name).join("mod.rs");
-        let place = |path: &Path| places.get(path).cloned().unwrap_or_else(|| tree.join(path));
-        let (file, children) = match [beside, inside]
-            .into_iter()
-            .find(|path| place(path).is_file())
-        {
-            Some(path) => (place(&path), folder.join(name)),
-            // Behind a condition that this kernel does not fulfil.
-            None => {
-                let _ = writeln!(out, "{line}");
-                continue;
-            }
-        };
-        let content = fs::read_to_string(&file)?;
-        if content.lines().any(|line| module_line(line).is_some()) {
-            let inner = with_places(&content, &children, tree, places)?;
-            let _ = writeln!(out, "{visibility}mod {name} {{\n{inner}}}");
-        } else {
-            let _ = writeln!(
-                out,
-                "#[path = {:?}]\n{visibility}mod {name};",
-                file.display().to_string()
-            );
-        }
-    }
-    Ok(out)
+    Ok(Modules { tree, places }.placed(&text, Path::new("rust/kernel"), None))
 }
 
 /// Visibility and name of a line `pub mod name;`.
@@ -259,41 +297,61 @@ mod tests {
             path
         };
         let tree = folder.path().join("tree");
-        write(
-            "tree/rust/kernel/lib.rs",
-            "//! Kernel.\n#[cfg(x)]\npub mod absent;\npub mod error;\nmod alloc;\npub mod fs;\n",
-        );
+        let lib =
+            "//! Kernel.\n#[cfg(x)]\npub mod absent;\npub mod error;\nmod alloc;\npub mod fs;\n";
+        write("tree/rust/kernel/lib.rs", lib);
         write("tree/rust/kernel/error.rs", "");
-        write("tree/rust/kernel/alloc.rs", "//! Alloc.\npub mod layout;\n");
+        write(
+            "tree/rust/kernel/alloc/mod.rs",
+            "//! Alloc.\npub mod layout;\n",
+        );
         write("tree/rust/kernel/alloc/layout.rs", "");
         // The tree has copies of the new files, too; they are not what is edited.
-        for path in ["fs.rs", "fs/inode.rs", "fs/compat.rs"] {
+        let mut places = BTreeMap::new();
+        for (path, place, text) in [
+            (
+                "fs.rs",
+                "patches/files",
+                "//! Fs.\npub mod file;\nmod compat;\n",
+            ),
+            ("fs/file.rs", "patches/files", "mod write;\n"),
+            ("fs/file/write.rs", "patches/files", ""),
+            ("fs/compat.rs", "patches/base/files", ""),
+        ] {
             write(&format!("tree/rust/kernel/{path}"), "mod wrong;\n");
+            let file = write(&format!("{place}/rust/kernel/{path}"), text);
+            places.insert(Path::new("rust/kernel").join(path), file);
         }
-        let fs = write(
-            "patches/files/rust/kernel/fs.rs",
-            "//! Fs.\npub mod inode;\nmod compat;\n",
-        );
-        let inode = write("patches/files/rust/kernel/fs/inode.rs", "");
-        let compat = write("patches/base/files/rust/kernel/fs/compat.rs", "");
-        let places = BTreeMap::from([
-            (PathBuf::from("rust/kernel/fs.rs"), fs),
-            (PathBuf::from("rust/kernel/fs/inode.rs"), inode.clone()),
-            (PathBuf::from("rust/kernel/fs/compat.rs"), compat.clone()),
-        ]);
-        let text = kernel_root(&tree, &places).unwrap();
         let kernel = tree.join("rust/kernel");
-        assert_eq!(
-            text,
-            format!(
-                "//! Kernel.\n#[cfg(x)]\npub mod absent;\n#[path = {:?}]\npub mod error;\nmod alloc {{\n//! Alloc.\n#[path = {:?}]\npub mod layout;\n}}\n\
-                 pub mod fs {{\n//! Fs.\n#[path = {:?}]\npub mod inode;\n#[path = {:?}]\nmod compat;\n}}\n",
-                kernel.join("error.rs"),
-                kernel.join("alloc/layout.rs"),
-                inode,
-                compat
-            )
+        let expected = format!(
+            "//! Kernel.\n#[cfg(x)]\npub mod absent;\n#[path = {:?}]\npub mod error;\n\
+             #[path = {:?}]\nmod alloc {{\n//! Alloc.\npub mod layout;\n}}\n\
+             #[path = {:?}]\npub mod fs {{\n//! Fs.\npub mod file;\n#[path = {:?}]\nmod compat;\n}}\n",
+            kernel.join("error.rs"),
+            kernel.join("alloc"),
+            folder.path().join("patches/files/rust/kernel/fs"),
+            folder
+                .path()
+                .join("patches/base/files/rust/kernel/fs/compat.rs"),
         );
+        assert_eq!(kernel_root(&tree, &places).unwrap(), expected);
+        // And the compiler agrees: every file is found.
+        let root = write(
+            "root.rs",
+            &expected.replace("#[cfg(x)]\npub mod absent;\n", ""),
+        );
+        let out = folder.path().join("root.rmeta");
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let status = std::process::Command::new(rustc)
+            .args([
+                "--edition=2021",
+                "--crate-type=lib",
+                "--emit=metadata",
+                "-o",
+            ])
+            .args([&out, &root])
+            .status();
+        assert!(status.unwrap().success());
     }
 
     #[test]
