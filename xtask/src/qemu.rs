@@ -66,7 +66,6 @@ pub enum Access {
 /// The arguments after the program's name.
 pub fn argv(guest: &Guest) -> Vec<OsString> {
     let vm = guest.vm;
-    let bus = vm.bus.suffix();
     let mut argv = Argv::default();
     argv.pair("-machine", &vm.machine);
     match guest.accel {
@@ -85,7 +84,7 @@ pub fn argv(guest: &Guest) -> Vec<OsString> {
         .pair("-chardev", file_chardev("console", guest.console))
         .pair("-serial", "chardev:console");
     if !guest.ports.is_empty() || guest.terminal.is_some() {
-        argv.pair("-device", format!("virtio-serial-{bus}"));
+        argv.pair("-device", "virtio-serial-pci");
     }
     // The terminal first: port 0 is the console's.
     if let Some(socket) = guest.terminal {
@@ -114,7 +113,7 @@ pub fn argv(guest: &Guest) -> Vec<OsString> {
         argv.pair("-drive", option(&drive, &disk.file, "")).pair(
             "-device",
             format!(
-                "virtio-blk-{bus},drive=disk{index},num-queues={},serial={}",
+                "virtio-blk-pci,drive=disk{index},num-queues={},serial={}",
                 vm.cpus, disk.serial
             ),
         );
@@ -181,12 +180,12 @@ mod tests {
         }
     }
 
-    fn vm(bus: &str) -> Vm {
-        toml::from_str(&format!(
-            "machine = 'm'\nbus = '{bus}'\ncpu = {{ tcg = 'max', kvm = 'host' }}\ncpus = 2\n\
+    fn vm() -> Vm {
+        toml::from_str(
+            "machine = 'm'\ncpu = { tcg = 'max', kvm = 'host' }\ncpus = 2\n\
              memory = 256\ncmdline = ['console=ttyS0', 'panic=-1']\n\
-             timeouts = {{ boot = 1, run = 2 }}"
-        ))
+             timeouts = { boot = 1, run = 2 }",
+        )
         .unwrap()
     }
 
@@ -197,12 +196,12 @@ mod tests {
             file: "/r/events".into(),
         }];
         assert_eq!(
-            line(&guest(&vm("mmio"), &[], &ports)),
+            line(&guest(&vm(), &[], &ports)),
             "-machine m -accel tcg,thread=multi -cpu max -smp 2 -m 256M \
              -nodefaults -no-user-config -no-reboot -display none \
              -kernel /k/vmlinux -initrd /r/initramfs -append console=ttyS0 panic=-1 \
              -chardev file,id=console,path=/r/console.log -serial chardev:console \
-             -device virtio-serial-device \
+             -device virtio-serial-pci \
              -chardev file,id=port0,path=/r/events \
              -device virtserialport,chardev=port0,name=rext2.ctl"
         );
@@ -210,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_processor_is_the_hosts_only_under_kvm() {
-        let vm = vm("pci");
+        let vm = vm();
         let mut guest = guest(&vm, &[], &[]);
         assert!(!line(&guest).contains("host"));
         guest.accel = Kind::Kvm;
@@ -229,7 +228,7 @@ mod tests {
             disk(Access::Snapshot),
             disk(Access::Write),
         ];
-        let line = line(&guest(&vm("pci"), &disks, &[]));
+        let line = line(&guest(&vm(), &disks, &[]));
         for (index, access) in ["readonly=on", "snapshot=on", "readonly=off"]
             .iter()
             .enumerate()
@@ -250,7 +249,7 @@ mod tests {
             name: "rext2.ctl",
             file: "/r/events".into(),
         }];
-        let vm = vm("pci");
+        let vm = vm();
         let mut guest = guest(&vm, &[], &ports);
         guest.terminal = Some(Path::new("/r/tty"));
         guest.gdb = Some(Path::new("/r/gdb"));

@@ -18,8 +18,6 @@ use crate::project::Project;
 pub struct Vm {
     /// QEMU's `-machine`.
     pub machine: String,
-    /// How the machine's virtio devices are attached.
-    pub bus: Bus,
     /// QEMU's `-cpu`, by accelerator.
     pub cpu: Cpu,
     /// Number of processors.
@@ -43,26 +41,6 @@ pub struct Cpu {
     pub tcg: String,
     /// Under KVM.
     pub kvm: String,
-}
-
-/// How virtio devices are attached.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "lowercase")]
-pub enum Bus {
-    /// As PCI functions.
-    Pci,
-    /// As memory-mapped devices.
-    Mmio,
-}
-
-impl Bus {
-    /// The suffix of QEMU's device names.
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Bus::Pci => "pci",
-            Bus::Mmio => "device",
-        }
-    }
 }
 
 /// Limits in seconds.

@@ -37,6 +37,9 @@ pub fn prepare() -> Result<()> {
         }
     }
     fs::create_dir_all("/mnt").context("cannot make /mnt")?;
+    // The boot was quiet; from here on the console has every message.
+    let printk = "/proc/sys/kernel/printk";
+    fs::write(printk, "8").context(format!("cannot write {printk}"))?;
     nix::unistd::sethostname("rext2").context("cannot set the host name")
 }
 
