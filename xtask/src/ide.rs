@@ -12,7 +12,6 @@
 use crate::build;
 use crate::exit::{Exit, WithExit as _};
 use crate::lock;
-use crate::module;
 use crate::patch::series::Series;
 use crate::project::Project;
 use crate::publish;
@@ -20,7 +19,7 @@ use crate::sh::Cmd;
 use crate::step::{self, Step};
 use anyhow::{Context as _, ensure};
 use fs_err as fs;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -40,26 +39,17 @@ pub fn verb(project: &Project) -> anyhow::Result<()> {
     let commands = compile_commands(tree, &kernel.build_dir, &log)?;
     let mut lines = vec![commands.display().to_string()];
     if project.base.module {
-        module::run(project, &kernel)?;
-        let build_copy = project.module_build(&wanted.source);
+        // With M= the kernel's own rule does not work for a build outside the tree.
         let make = wanted.toolchain.make(project, tree, &kernel.build_dir);
-        make.arg(format!("M={}", build_copy.display()))
-            .arg("rust-analyzer")
-            .run(&log)
-            .exit(Exit::Build)?;
-        let mut crates: Value =
-            serde_json::from_str(&fs::read_to_string(build_copy.join("rust-project.json"))?)?;
+        make.arg("rust-analyzer").run(&log).exit(Exit::Build)?;
+        let generated = fs::read_to_string(kernel.build_dir.join("rust-project.json"))?;
+        let mut crates: Value = serde_json::from_str(&generated)?;
         let folder = project.out().join("ide");
         let root = folder.join("kernel.rs");
         let places = places(project, &Series::load(project)?);
         publish::write(&root, kernel_root(tree, &places)?.as_bytes())?;
-        redirect(
-            &mut crates,
-            &build_copy,
-            &project.module_sources(),
-            &tree.join("rust/kernel/lib.rs"),
-            &root,
-        )?;
+        redirect(&mut crates, tree, &project.patches(), &root)?;
+        add_module(&mut crates, &project.module_sources().join("rext2.rs"))?;
         let missing = missing_paths(&crates);
         ensure!(
             missing.is_empty(),
@@ -120,52 +110,55 @@ fn places(project: &Project, series: &Series) -> BTreeMap<PathBuf, PathBuf> {
         .collect()
 }
 
-/// Points the crates at the files that are edited.
-fn redirect(
-    crates: &mut Value,
-    copy: &Path,
-    module: &Path,
-    lib: &Path,
-    root: &Path,
-) -> anyhow::Result<()> {
-    let crates = crates
-        .get_mut("crates")
-        .and_then(Value::as_array_mut)
-        .context("rust-project.json has no crates")?;
-    let mut found = false;
-    for entry in crates {
-        let Some(path) = entry
-            .get("root_module")
-            .and_then(Value::as_str)
-            .map(PathBuf::from)
-        else {
-            continue;
-        };
-        if let Ok(inside) = path.strip_prefix(copy) {
-            entry["root_module"] = text(&module.join(inside));
-            entry["source"] = serde_json::json!({ "include_dirs": [module], "exclude_dirs": [] });
-        } else if path == lib {
-            found = true;
-            entry["root_module"] = text(root);
-            // What the generated root leads to.
-            let folder = lib
-                .parent()
-                .and_then(Path::parent)
-                .and_then(Path::parent)
-                .unwrap_or(lib);
-            let patches = module.with_file_name("patches");
-            entry["source"] = serde_json::json!({ "include_dirs": [folder.join("rust"), patches, root.parent()], "exclude_dirs": [] });
-        }
+/// Gives the kernel crate the root that leads to the files that are edited.
+fn redirect(crates: &mut Value, tree: &Path, patches: &Path, root: &Path) -> anyhow::Result<()> {
+    let n = index_of(crates, "kernel")?;
+    let entry = &mut crates["crates"][n];
+    let mut folders: Vec<Value> = vec![path(patches), path(&tree.join("rust"))];
+    folders.extend(root.parent().map(path));
+    if let Some(generated) = entry["source"]["include_dirs"].as_array() {
+        folders.extend(generated.iter().cloned());
     }
-    ensure!(
-        found,
-        "the kernel's generator names no crate at {}",
-        lib.display()
-    );
+    entry["root_module"] = path(root);
+    entry["source"] = json!({ "include_dirs": folders, "exclude_dirs": [] });
     Ok(())
 }
 
-fn text(path: &Path) -> Value {
+/// Adds rext2, with the conditions of the kernel crate and of a module.
+fn add_module(crates: &mut Value, root: &Path) -> anyhow::Result<()> {
+    let (core, kernel) = (index_of(crates, "core")?, index_of(crates, "kernel")?);
+    let mut cfg = crates["crates"][kernel]["cfg"].clone();
+    if let Some(list) = cfg.as_array_mut() {
+        list.push("MODULE".into());
+    }
+    let entry = json!({
+        "display_name": "rext2",
+        "root_module": root,
+        "is_workspace_member": true,
+        "is_proc_macro": false,
+        "edition": "2021",
+        "deps": [{ "crate": core, "name": "core" }, { "crate": kernel, "name": "kernel" }],
+        "cfg": cfg,
+        "env": { "RUST_MODFILE": "rext2" },
+    });
+    crates["crates"]
+        .as_array_mut()
+        .context("rust-project.json has no crates")?
+        .push(entry);
+    Ok(())
+}
+
+/// The number of a crate, which is its name for the others.
+fn index_of(crates: &Value, name: &str) -> anyhow::Result<usize> {
+    let list = crates["crates"]
+        .as_array()
+        .context("rust-project.json has no crates")?;
+    list.iter()
+        .position(|entry| entry["display_name"] == name)
+        .with_context(|| format!("the kernel's generator names no crate {name}"))
+}
+
+fn path(path: &Path) -> Value {
     Value::String(path.display().to_string())
 }
 
@@ -352,6 +345,34 @@ mod tests {
             .args([&out, &root])
             .status();
         assert!(status.unwrap().success());
+    }
+
+    #[test]
+    fn the_module_depends_on_the_redirected_kernel_crate() {
+        let mut crates = json!({ "crates": [
+            { "display_name": "core", "root_module": "/c" },
+            { "display_name": "kernel", "root_module": "/t/rust/kernel/lib.rs", "cfg": ["A"], "source": { "include_dirs": ["/o"] } },
+        ]});
+        redirect(
+            &mut crates,
+            Path::new("/t"),
+            Path::new("/p"),
+            Path::new("/out/kernel.rs"),
+        )
+        .unwrap();
+        add_module(&mut crates, Path::new("/m/rext2.rs")).unwrap();
+        let [_, kernel, module] = crates["crates"].as_array().unwrap().as_slice() else {
+            panic!("{crates}");
+        };
+        assert_eq!(kernel["root_module"], "/out/kernel.rs");
+        assert_eq!(
+            kernel["source"]["include_dirs"],
+            json!(["/p", "/t/rust", "/out", "/o"])
+        );
+        assert_eq!(module["root_module"], "/m/rext2.rs");
+        assert_eq!(module["deps"][1], json!({ "crate": 1, "name": "kernel" }));
+        assert_eq!(module["cfg"], json!(["A", "MODULE"]));
+        assert!(add_module(&mut json!({ "crates": [] }), Path::new("/m")).is_err());
     }
 
     #[test]
