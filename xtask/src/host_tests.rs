@@ -26,7 +26,9 @@ pub fn run(project: &Project) -> anyhow::Result<Part> {
     let begin = Instant::now();
     let mut child = Cmd::new("cargo")
         .dir(&project.root)
-        .args(["--color", "never", "--quiet"])
+        .args(["--color", "never"])
+        // It would also make the tests of plain cargo nameless.
+        .args(nextest.then_some("--quiet"))
         .args(&words)
         .spawn(&log)
         .context("cannot run the host tests")
