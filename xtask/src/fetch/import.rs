@@ -128,20 +128,14 @@ fn tarred(
     step: &mut Step,
 ) -> anyhow::Result<Imported> {
     let mut reader = producer.reader()?;
-    let mut failed = None;
     let imported = import(project, place, log, step, |stream| {
-        failed = entries(&mut reader, stream).err();
-        anyhow::ensure!(failed.is_none(), "the stream broke off");
-        Ok(())
+        entries(&mut reader, stream)
     });
     // Whatever tar says about a stream that broke off: if its producer failed,
     // that is the reason.
     std::io::copy(&mut reader, &mut std::io::sink())?;
     reader.finish()?;
-    match failed {
-        Some(error) => Err(error),
-        None => imported,
-    }
+    imported
 }
 
 fn entries(reader: &mut dyn Read, stream: &mut Stream<'_>) -> anyhow::Result<()> {
