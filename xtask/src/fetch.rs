@@ -6,6 +6,8 @@
 mod debian;
 mod import;
 
+pub use import::configure;
+
 use crate::artifact::Source;
 use crate::exit::{self, Exit, WithExit as _};
 use crate::hash;

@@ -12,7 +12,6 @@
 use crate::build;
 use crate::exit::{Exit, WithExit as _};
 use crate::lock;
-use crate::module;
 use crate::patch::series::Series;
 use crate::project::Project;
 use crate::publish;
@@ -20,7 +19,7 @@ use crate::sh::Cmd;
 use crate::step::{self, Step};
 use anyhow::{Context as _, ensure};
 use fs_err as fs;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -40,26 +39,17 @@ pub fn verb(project: &Project) -> anyhow::Result<()> {
     let commands = compile_commands(tree, &kernel.build_dir, &log)?;
     let mut lines = vec![commands.display().to_string()];
     if project.base.module {
-        module::run(project, &kernel)?;
-        let build_copy = project.module_build(&wanted.source);
+        // With M= the kernel's own rule does not work for a build outside the tree.
         let make = wanted.toolchain.make(project, tree, &kernel.build_dir);
-        make.arg(format!("M={}", build_copy.display()))
-            .arg("rust-analyzer")
-            .run(&log)
-            .exit(Exit::Build)?;
-        let mut crates: Value =
-            serde_json::from_str(&fs::read_to_string(build_copy.join("rust-project.json"))?)?;
+        make.arg("rust-analyzer").run(&log).exit(Exit::Build)?;
+        let generated = fs::read_to_string(kernel.build_dir.join("rust-project.json"))?;
+        let mut crates: Value = serde_json::from_str(&generated)?;
         let folder = project.out().join("ide");
         let root = folder.join("kernel.rs");
         let places = places(project, &Series::load(project)?);
         publish::write(&root, kernel_root(tree, &places)?.as_bytes())?;
-        redirect(
-            &mut crates,
-            &build_copy,
-            &project.module_sources(),
-            &tree.join("rust/kernel/lib.rs"),
-            &root,
-        )?;
+        redirect(&mut crates, tree, &project.patches(), &root)?;
+        add_module(&mut crates, &project.module_sources().join("rext2.rs"))?;
         let missing = missing_paths(&crates);
         ensure!(
             missing.is_empty(),
@@ -120,52 +110,55 @@ fn places(project: &Project, series: &Series) -> BTreeMap<PathBuf, PathBuf> {
         .collect()
 }
 
-/// Points the crates at the files that are edited.
-fn redirect(
-    crates: &mut Value,
-    copy: &Path,
-    module: &Path,
-    lib: &Path,
-    root: &Path,
-) -> anyhow::Result<()> {
-    let crates = crates
-        .get_mut("crates")
-        .and_then(Value::as_array_mut)
-        .context("rust-project.json has no crates")?;
-    let mut found = false;
-    for entry in crates {
-        let Some(path) = entry
-            .get("root_module")
-            .and_then(Value::as_str)
-            .map(PathBuf::from)
-        else {
-            continue;
-        };
-        if let Ok(inside) = path.strip_prefix(copy) {
-            entry["root_module"] = text(&module.join(inside));
-            entry["source"] = serde_json::json!({ "include_dirs": [module], "exclude_dirs": [] });
-        } else if path == lib {
-            found = true;
-            entry["root_module"] = text(root);
-            // What the generated root leads to.
-            let folder = lib
-                .parent()
-                .and_then(Path::parent)
-                .and_then(Path::parent)
-                .unwrap_or(lib);
-            let patches = module.with_file_name("patches");
-            entry["source"] = serde_json::json!({ "include_dirs": [folder.join("rust"), patches, root.parent()], "exclude_dirs": [] });
-        }
+/// Gives the kernel crate the root that leads to the files that are edited.
+fn redirect(crates: &mut Value, tree: &Path, patches: &Path, root: &Path) -> anyhow::Result<()> {
+    let n = index_of(crates, "kernel")?;
+    let entry = &mut crates["crates"][n];
+    let mut folders: Vec<Value> = vec![path(patches), path(&tree.join("rust"))];
+    folders.extend(root.parent().map(path));
+    if let Some(generated) = entry["source"]["include_dirs"].as_array() {
+        folders.extend(generated.iter().cloned());
     }
-    ensure!(
-        found,
-        "the kernel's generator names no crate at {}",
-        lib.display()
-    );
+    entry["root_module"] = path(root);
+    entry["source"] = json!({ "include_dirs": folders, "exclude_dirs": [] });
     Ok(())
 }
 
-fn text(path: &Path) -> Value {
+/// Adds rext2, with the conditions of the kernel crate and of a module.
+fn add_module(crates: &mut Value, root: &Path) -> anyhow::Result<()> {
+    let (core, kernel) = (index_of(crates, "core")?, index_of(crates, "kernel")?);
+    let mut cfg = crates["crates"][kernel]["cfg"].clone();
+    if let Some(list) = cfg.as_array_mut() {
+        list.push("MODULE".into());
+    }
+    let entry = json!({
+        "display_name": "rext2",
+        "root_module": root,
+        "is_workspace_member": true,
+        "is_proc_macro": false,
+        "edition": "2021",
+        "deps": [{ "crate": core, "name": "core" }, { "crate": kernel, "name": "kernel" }],
+        "cfg": cfg,
+        "env": { "RUST_MODFILE": "rext2" },
+    });
+    crates["crates"]
+        .as_array_mut()
+        .context("rust-project.json has no crates")?
+        .push(entry);
+    Ok(())
+}
+
+/// The number of a crate, which is its name for the others.
+fn index_of(crates: &Value, name: &str) -> anyhow::Result<usize> {
+    let list = crates["crates"]
+        .as_array()
+        .context("rust-project.json has no crates")?;
+    list.iter()
+        .position(|entry| entry["display_name"] == name)
+        .with_context(|| format!("the kernel's generator names no crate {name}"))
+}
+
+fn path(path: &Path) -> Value {
     Value::String(path.display().to_string())
 }
 
@@ -186,54 +179,92 @@ fn missing_paths(value: &Value) -> Vec<String> {
     }
 }
 
+/// The modules of the kernel crate: where their files really are.
+struct Modules<'a> {
+    tree: &'a Path,
+    places: &'a BTreeMap<PathBuf, PathBuf>,
+}
+
+/// One module that a file declares.
+struct Module {
+    /// Its path in the kernel tree.
+    path: PathBuf,
+    /// Its file.
+    file: PathBuf,
+    text: String,
+}
+
+impl Modules<'_> {
+    /// The module `name` of `folder`; `None` behind a condition that this kernel
+    /// does not fulfil, where there may be no file.
+    fn find(&self, folder: &Path, name: &str) -> Option<Module> {
+        let candidates = [
+            folder.join(format!("{name}.rs")),
+            folder.join(name).join("mod.rs"),
+        ];
+        candidates.into_iter().find_map(|path| {
+            let file = self
+                .places
+                .get(&path)
+                .cloned()
+                .unwrap_or_else(|| self.tree.join(&path));
+            let text = fs::read_to_string(&file).ok()?;
+            Some(Module { path, file, text })
+        })
+    }
+
+    /// Whether the compiler finds all modules of `text` below `real` by itself.
+    fn are_at_home(&self, text: &str, folder: &Path, real: &Path) -> bool {
+        text.lines().filter_map(module_line).all(|(_, name)| {
+            self.find(folder, name).is_none_or(|module| {
+                let home = real.join(module.path.strip_prefix(folder).unwrap_or(&module.path));
+                module.file == home
+                    && self.are_at_home(&module.text, &folder.join(name), &real.join(name))
+            })
+        })
+    }
+
+    /// Writes its place beside every `mod name;` of a file that the compiler
+    /// would not find by itself. A module with files of its own is written out:
+    /// only then can be said where those are.
+    fn placed(&self, text: &str, folder: &Path, real: Option<&Path>) -> String {
+        let mut out = String::new();
+        for line in text.lines() {
+            let declared = module_line(line)
+                .and_then(|(visibility, name)| Some((visibility, name, self.find(folder, name)?)));
+            let Some((visibility, name, module)) = declared else {
+                let _ = writeln!(out, "{line}");
+                continue;
+            };
+            let (below, parent) = (
+                folder.join(name),
+                module.file.parent().unwrap_or(&module.file),
+            );
+            let children = if module.file.ends_with("mod.rs") {
+                parent.to_owned()
+            } else {
+                parent.join(name)
+            };
+            if real.is_some_and(|real| self.are_at_home(&format!("mod {name};\n"), folder, real)) {
+                let _ = writeln!(out, "{line}");
+            } else if module.text.lines().any(|line| module_line(line).is_some()) {
+                let inner = self.placed(&module.text, &below, Some(&children));
+                let _ = writeln!(
+                    out,
+                    "#[path = {children:?}]\n{visibility}mod {name} {{\n{inner}}}"
+                );
+            } else {
+                let _ = writeln!(out, "#[path = {:?}]\n{visibility}mod {name};", module.file);
+            }
+        }
+        out
+    }
+}
+
 /// The root of the kernel crate with the place of every module.
 fn kernel_root(tree: &Path, places: &BTreeMap<PathBuf, PathBuf>) -> anyhow::Result<String> {
     let text = fs::read_to_string(tree.join("rust/kernel/lib.rs"))?;
-    with_places(&text, Path::new("rust/kernel"), tree, places)
-}
-
-/// Writes its place beside every `mod name;` of a file. A module with files of
-/// its own is written out in full, for only then do paths hold further down.
-fn with_places(
-    text: &str,
-    folder: &Path,
-    tree: &Path,
-    places: &BTreeMap<PathBuf, PathBuf>,
-) -> anyhow::Result<String> {
-    let mut out = String::new();
-    for line in text.lines() {
-        let Some((visibility, name)) = module_line(line) else {
-            out.push_str(line);
-            out.push('\n');
-            continue;
-        };
-        let beside = folder.join(format!("{name}.rs"));
-        let inside = folder.join(name).join("mod.rs");
-        let place = |path: &Path| places.get(path).cloned().unwrap_or_else(|| tree.join(path));
-        let (file, children) = match [beside, inside]
-            .into_iter()
-            .find(|path| place(path).is_file())
-        {
-            Some(path) => (place(&path), folder.join(name)),
-            // Behind a condition that this kernel does not fulfil.
-            None => {
-                let _ = writeln!(out, "{line}");
-                continue;
-            }
-        };
-        let content = fs::read_to_string(&file)?;
-        if content.lines().any(|line| module_line(line).is_some()) {
-            let inner = with_places(&content, &children, tree, places)?;
-            let _ = writeln!(out, "{visibility}mod {name} {{\n{inner}}}");
-        } else {
-            let _ = writeln!(
-                out,
-                "#[path = {:?}]\n{visibility}mod {name};",
-                file.display().to_string()
-            );
-        }
-    }
-    Ok(out)
+    Ok(Modules { tree, places }.placed(&text, Path::new("rust/kernel"), None))
 }
 
 /// Visibility and name of a line `pub mod name;`.
@@ -259,41 +290,89 @@ mod tests {
             path
         };
         let tree = folder.path().join("tree");
-        write(
-            "tree/rust/kernel/lib.rs",
-            "//! Kernel.\n#[cfg(x)]\npub mod absent;\npub mod error;\nmod alloc;\npub mod fs;\n",
-        );
+        let lib =
+            "//! Kernel.\n#[cfg(x)]\npub mod absent;\npub mod error;\nmod alloc;\npub mod fs;\n";
+        write("tree/rust/kernel/lib.rs", lib);
         write("tree/rust/kernel/error.rs", "");
-        write("tree/rust/kernel/alloc.rs", "//! Alloc.\npub mod layout;\n");
+        write(
+            "tree/rust/kernel/alloc/mod.rs",
+            "//! Alloc.\npub mod layout;\n",
+        );
         write("tree/rust/kernel/alloc/layout.rs", "");
         // The tree has copies of the new files, too; they are not what is edited.
-        for path in ["fs.rs", "fs/inode.rs", "fs/compat.rs"] {
+        let mut places = BTreeMap::new();
+        for (path, place, text) in [
+            (
+                "fs.rs",
+                "patches/files",
+                "//! Fs.\npub mod file;\nmod compat;\n",
+            ),
+            ("fs/file.rs", "patches/files", "mod write;\n"),
+            ("fs/file/write.rs", "patches/files", ""),
+            ("fs/compat.rs", "patches/base/files", ""),
+        ] {
             write(&format!("tree/rust/kernel/{path}"), "mod wrong;\n");
+            let file = write(&format!("{place}/rust/kernel/{path}"), text);
+            places.insert(Path::new("rust/kernel").join(path), file);
         }
-        let fs = write(
-            "patches/files/rust/kernel/fs.rs",
-            "//! Fs.\npub mod inode;\nmod compat;\n",
-        );
-        let inode = write("patches/files/rust/kernel/fs/inode.rs", "");
-        let compat = write("patches/base/files/rust/kernel/fs/compat.rs", "");
-        let places = BTreeMap::from([
-            (PathBuf::from("rust/kernel/fs.rs"), fs),
-            (PathBuf::from("rust/kernel/fs/inode.rs"), inode.clone()),
-            (PathBuf::from("rust/kernel/fs/compat.rs"), compat.clone()),
-        ]);
-        let text = kernel_root(&tree, &places).unwrap();
         let kernel = tree.join("rust/kernel");
-        assert_eq!(
-            text,
-            format!(
-                "//! Kernel.\n#[cfg(x)]\npub mod absent;\n#[path = {:?}]\npub mod error;\nmod alloc {{\n//! Alloc.\n#[path = {:?}]\npub mod layout;\n}}\n\
-                 pub mod fs {{\n//! Fs.\n#[path = {:?}]\npub mod inode;\n#[path = {:?}]\nmod compat;\n}}\n",
-                kernel.join("error.rs"),
-                kernel.join("alloc/layout.rs"),
-                inode,
-                compat
-            )
+        let expected = format!(
+            "//! Kernel.\n#[cfg(x)]\npub mod absent;\n#[path = {:?}]\npub mod error;\n\
+             #[path = {:?}]\nmod alloc {{\n//! Alloc.\npub mod layout;\n}}\n\
+             #[path = {:?}]\npub mod fs {{\n//! Fs.\npub mod file;\n#[path = {:?}]\nmod compat;\n}}\n",
+            kernel.join("error.rs"),
+            kernel.join("alloc"),
+            folder.path().join("patches/files/rust/kernel/fs"),
+            folder
+                .path()
+                .join("patches/base/files/rust/kernel/fs/compat.rs"),
         );
+        assert_eq!(kernel_root(&tree, &places).unwrap(), expected);
+        // And the compiler agrees: every file is found.
+        let root = write(
+            "root.rs",
+            &expected.replace("#[cfg(x)]\npub mod absent;\n", ""),
+        );
+        let out = folder.path().join("root.rmeta");
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let status = std::process::Command::new(rustc)
+            .args([
+                "--edition=2021",
+                "--crate-type=lib",
+                "--emit=metadata",
+                "-o",
+            ])
+            .args([&out, &root])
+            .status();
+        assert!(status.unwrap().success());
+    }
+
+    #[test]
+    fn the_module_depends_on_the_redirected_kernel_crate() {
+        let mut crates = json!({ "crates": [
+            { "display_name": "core", "root_module": "/c" },
+            { "display_name": "kernel", "root_module": "/t/rust/kernel/lib.rs", "cfg": ["A"], "source": { "include_dirs": ["/o"] } },
+        ]});
+        redirect(
+            &mut crates,
+            Path::new("/t"),
+            Path::new("/p"),
+            Path::new("/out/kernel.rs"),
+        )
+        .unwrap();
+        add_module(&mut crates, Path::new("/m/rext2.rs")).unwrap();
+        let [_, kernel, module] = crates["crates"].as_array().unwrap().as_slice() else {
+            panic!("{crates}");
+        };
+        assert_eq!(kernel["root_module"], "/out/kernel.rs");
+        assert_eq!(
+            kernel["source"]["include_dirs"],
+            json!(["/p", "/t/rust", "/out", "/o"])
+        );
+        assert_eq!(module["root_module"], "/m/rext2.rs");
+        assert_eq!(module["deps"][1], json!({ "crate": 1, "name": "kernel" }));
+        assert_eq!(module["cfg"], json!(["A", "MODULE"]));
+        assert!(add_module(&mut json!({ "crates": [] }), Path::new("/m")).is_err());
     }
 
     #[test]

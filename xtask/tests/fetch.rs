@@ -166,14 +166,28 @@ fn an_archive_that_leaves_its_folder_is_refused() {
     }
 }
 
-/// A disk that fills up: git says so, and the next run begins anew.
+/// A disk that fills up: git says so, whether the source is small or overflows
+/// its pipe, and the next run begins anew.
 #[test]
 fn a_full_disk_leaves_a_usable_cache() {
-    let lab = Lab::new();
-    lab.fake("git", "case \"$*\" in *fast-import*) cat >/dev/null & echo half > half; echo 'fatal: write error: No space left on device' >&2; exit 128;; esac\nexec \"$REAL\" \"$@\"");
-    let output = lab.run_with_fakes(&["fetch"]);
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(4), "{text}");
-    assert!(text.contains("No space left on device"), "{text}");
-    lab.succeeds(&["fetch"]);
+    for size in [1, 4 << 20] {
+        let lab = Lab::new();
+        lab.write("linux/big.c", &"x".repeat(size));
+        let file = tarball(&lab);
+        lab.fake(
+            "git",
+            "case \"$*\" in *fast-import*) echo half > half; \
+             echo 'fatal: write error: No space left on device' >&2; exit 128;; esac\nexec \"$REAL\" \"$@\"",
+        );
+        for args in [
+            &["fetch"][..],
+            &["--tarball", file.to_str().unwrap(), "fetch"],
+        ] {
+            let output = lab.run_with_fakes(args);
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(4), "{text}");
+            assert!(text.contains("No space left on device"), "{args:?}: {text}");
+        }
+        lab.succeeds(&["fetch"]);
+    }
 }

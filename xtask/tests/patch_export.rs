@@ -253,3 +253,27 @@ fn a_removed_and_a_made_executable_file_come_back() {
     assert!(!tree.path.join("fs/g.c").exists());
     check(&lab).unwrap();
 }
+
+/// What stands behind @@ is the function, for C and for Rust, and never a label.
+#[test]
+fn hunks_name_their_function() {
+    let lab = Lab::new();
+    let body = "\ta;\n\tb;\n\tc;\n\td;\n\te;\nretry:\n\tf;\n\tg;\n\th;\n\ti;\n";
+    lab.write("linux/fs/h.c", &format!("int name(void)\n{{\n{body}}}\n"));
+    lab.write(
+        "linux/rust/i.rs",
+        &format!("impl X {{\n    pub(crate) unsafe fn name() {{\n{body}    }}\n}}\n"),
+    );
+    let tree = lab.apply().unwrap().path;
+    for file in ["fs/h.c", "rust/i.rs"] {
+        let text = fs::read_to_string(tree.join(file)).unwrap();
+        fs::write(tree.join(file), text.replace("\ti;", "\tii;")).unwrap();
+    }
+    lab.git(&["commit", "-qam", "change: both"]);
+    export(&lab).unwrap();
+    let patch = lab.read("root/patches/linux-6.12/change-both.patch");
+    for heading in ["@@ int name(void)\n", "@@ pub(crate) unsafe fn name() {\n"] {
+        assert!(patch.contains(heading), "{heading}: {patch}");
+    }
+    check(&lab).unwrap();
+}

@@ -27,6 +27,20 @@ pub struct Imported {
     pub tree: String,
 }
 
+/// Above the tree's own attributes: the form of a patch must not depend on the
+/// version of git, which knows more or fewer languages. The drivers are in our
+/// git configuration.
+const ATTRIBUTES: &str = "* !diff !merge !text !eol !export-subst !export-ignore
+*.[chS] diff=kernel-c
+*.rs diff=kernel-rust
+";
+
+/// Sets what git must know in a source's repository.
+pub fn configure(place: &Path) -> anyhow::Result<()> {
+    crate::publish::write(&place.join(".git/info/attributes"), ATTRIBUTES.as_bytes())?;
+    Ok(())
+}
+
 /// Imports what `fill` streams, into a new repository and work tree at `place`.
 fn import(
     project: &Project,
@@ -37,12 +51,7 @@ fn import(
 ) -> anyhow::Result<Imported> {
     fs::create_dir_all(place)?;
     Cmd::git(place).args(["init", "--quiet"]).run(log)?;
-    // Above the tree's own attributes: the form of a patch must not depend on
-    // the version of git that knows more or fewer languages.
-    fs::write(
-        place.join(".git/info/attributes"),
-        "* !diff !merge !text !eol !export-subst !export-ignore\n",
-    )?;
+    configure(place)?;
     // Stored, not packed tight: the tree is read far more often than kept.
     let version = Cmd::git(place)
         .args(["fast-import", "--quiet", "--depth=0", "--force"])
@@ -119,20 +128,14 @@ fn tarred(
     step: &mut Step,
 ) -> anyhow::Result<Imported> {
     let mut reader = producer.reader()?;
-    let mut failed = None;
     let imported = import(project, place, log, step, |stream| {
-        failed = entries(&mut reader, stream).err();
-        anyhow::ensure!(failed.is_none(), "the stream broke off");
-        Ok(())
+        entries(&mut reader, stream)
     });
     // Whatever tar says about a stream that broke off: if its producer failed,
     // that is the reason.
     std::io::copy(&mut reader, &mut std::io::sink())?;
     reader.finish()?;
-    match failed {
-        Some(error) => Err(error),
-        None => imported,
-    }
+    imported
 }
 
 fn entries(reader: &mut dyn Read, stream: &mut Stream<'_>) -> anyhow::Result<()> {

@@ -34,6 +34,7 @@ pub fn render(
     head: &str,
     old: &Series,
 ) -> anyhow::Result<Series> {
+    crate::fetch::configure(&source.git)?;
     let mut series = Series::default();
     let mut brought: BTreeMap<String, String> = BTreeMap::new();
     let mut parent = source.commit.clone();
