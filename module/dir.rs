@@ -11,11 +11,11 @@
 
 use crate::{
     indirect::{self, Run},
-    inode::corrupted,
+    inode,
     ondisk::{self, DirEntry},
     Rext2,
 };
-use core::mem::size_of;
+use core::fmt;
 use kernel::{
     fs::{
         buffer::BufHead,
@@ -25,11 +25,8 @@ use kernel::{
     prelude::*,
 };
 
-/// The length of an entry's head, in bytes.
-const HEAD: usize = size_of::<DirEntry>();
-
 /// The length of the shortest entry: a head and a name, rounded up.
-const SHORTEST: usize = HEAD + 4;
+const SHORTEST: usize = ondisk::DIR_HEAD + 4;
 
 /// An entry that is in use.
 pub(crate) struct Entry {
@@ -43,6 +40,13 @@ pub(crate) struct Entry {
     name_len: usize,
 }
 
+/// Reports a damaged directory. Its error is that of a block that cannot be read, as always with
+/// ext2.
+fn corrupted(dir: &INode<Rext2>, what: fmt::Arguments<'_>) -> Error {
+    inode::corrupted(dir, what);
+    EIO
+}
+
 /// One block of a directory.
 pub(crate) struct Block<'a> {
     dir: &'a INode<Rext2>,
@@ -54,10 +58,9 @@ pub(crate) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Reads the block that contains `pos`, which is less than the size.
-    fn read(dir: &'a INode<Rext2>, pos: Offset) -> Result<Self> {
+    /// Reads a block of the directory.
+    fn read(dir: &'a INode<Rext2>, number: u64) -> Result<Self> {
         let geo = &dir.sb().data().geometry;
-        let number = (pos >> geo.block_bits) as u64;
         match indirect::find(dir, number, 1)? {
             Some(Run::Data(block, _)) => Ok(Self {
                 dir,
@@ -67,10 +70,7 @@ impl<'a> Block<'a> {
             }),
             _ => Err(corrupted(
                 dir,
-                format_args!(
-                    "i_size {}: block {number} of the directory is a hole",
-                    dir.size()
-                ),
+                format_args!("i_block: block {number} of the directory is a hole"),
             )),
         }
     }
@@ -82,13 +82,18 @@ impl<'a> Block<'a> {
         if offset >= size {
             return Ok(None);
         }
-        let Ok(head) = self.buffer.get::<DirEntry>(offset) else {
-            return Err(self.bad(
-                offset,
-                format_args!("rec_len leaves no room for another entry"),
-            ));
+        let head = match (
+            self.buffer.load_le32(offset),
+            self.buffer.load_le32(offset + 4),
+        ) {
+            (Ok(first), Ok(second)) => DirEntry::new(first, second),
+            _ => return Err(self.bad(offset, format_args!("rec_len of the entry before it"))),
         };
-        let rec_len = usize::from(head.rec_len.get());
+        let rec_len = match head.rec_len {
+            // What 16 bits cannot hold.
+            0 | u16::MAX if size == 1 << 16 => size,
+            len => len.into(),
+        };
         let name_len = usize::from(head.name_len);
         if rec_len < SHORTEST || rec_len % 4 != 0 || rec_len > size - offset {
             return Err(self.bad(
@@ -96,15 +101,15 @@ impl<'a> Block<'a> {
                 format_args!("rec_len {rec_len} is not a multiple of 4 from {SHORTEST} to the end"),
             ));
         }
-        if HEAD + name_len > rec_len {
+        if ondisk::DIR_HEAD + name_len > rec_len {
             return Err(self.bad(
                 offset,
                 format_args!("name_len {name_len} is more than rec_len {rec_len}"),
             ));
         }
         let inodes = self.dir.sb().data().geometry.inodes_count;
-        if head.inode.get() > inodes {
-            let ino = head.inode.get();
+        if head.inode > inodes {
+            let ino = head.inode;
             return Err(self.bad(offset, format_args!("inode {ino} is more than {inodes}")));
         }
         self.next = offset + rec_len;
@@ -114,9 +119,9 @@ impl<'a> Block<'a> {
     /// The next entry that is in use.
     fn next_entry(&mut self) -> Result<Option<Entry>> {
         while let Some((head, offset)) = self.step()? {
-            if head.inode.get() != 0 {
+            if head.inode != 0 {
                 return Ok(Some(Entry {
-                    ino: head.inode.get(),
+                    ino: head.inode,
                     file_type: head.file_type,
                     offset,
                     name_len: head.name_len.into(),
@@ -134,13 +139,13 @@ impl<'a> Block<'a> {
 
     /// Copies the name of an entry.
     fn name<'n>(&self, entry: &Entry, to: &'n mut [u8; ondisk::NAME_LEN]) -> Result<&'n [u8]> {
-        let name = to.get_mut(..entry.name_len).ok_or(EUCLEAN)?;
-        self.buffer.copy_to(entry.offset + HEAD, name)?;
+        let name = to.get_mut(..entry.name_len).ok_or(EIO)?;
+        self.buffer.copy_to(entry.offset + ondisk::DIR_HEAD, name)?;
         Ok(name)
     }
 
     /// Reports a damaged entry.
-    fn bad(&self, offset: usize, what: core::fmt::Arguments<'_>) -> Error {
+    fn bad(&self, offset: usize, what: fmt::Arguments<'_>) -> Error {
         let pos = self.start + offset as Offset;
         corrupted(
             self.dir,
@@ -162,18 +167,23 @@ fn checked_size(dir: &INode<Rext2>) -> Result<Offset> {
 }
 
 /// Finds the inode number of a name.
+///
+/// The search starts in the block where the last one ended, because names are often looked up in
+/// the order in which the directory lists them.
 pub(crate) fn find(dir: &INode<Rext2>, name: &[u8]) -> Result<Option<u32>> {
     let mut copy = [0; ondisk::NAME_LEN];
-    let size = checked_size(dir)?;
-    let mut pos = 0;
-    while pos < size {
-        let mut block = Block::read(dir, pos)?;
+    let bits = dir.sb().data().geometry.block_bits;
+    let blocks = (checked_size(dir)? >> bits) as u64;
+    let start = dir.data().last_found();
+    let start = if start < blocks { start } else { 0 };
+    for number in Iterator::chain(start..blocks, 0..start) {
+        let mut block = Block::read(dir, number)?;
         while let Some(entry) = block.next_entry()? {
             if entry.name_len == name.len() && block.name(&entry, &mut copy)? == name {
+                dir.data().set_last_found(number);
                 return Ok(Some(entry.ino));
             }
         }
-        pos += block.buffer.size() as Offset;
     }
     Ok(None)
 }
@@ -186,14 +196,18 @@ pub(crate) fn emit(dir: &INode<Rext2>, emitter: &mut Emitter<'_>) -> Result {
     let mut copy = [0; ondisk::NAME_LEN];
     let size = checked_size(dir)?;
     let block_size = Offset::from(dir.sb().block_size());
+    let begin = emitter.pos();
     while (0..size).contains(&emitter.pos()) {
         let next_block = (emitter.pos() & !(block_size - 1)) + block_size;
         match emit_block(dir, emitter, &mut copy) {
             Ok(true) => emitter.set_pos(next_block),
             Ok(false) => break,
+            // With names before it, the error is only seen by who asks again, and gets here once
+            // more. Who goes on after that goes on behind the damage.
             Err(e) => {
-                // Who goes on after the error goes on behind the damage.
-                emitter.set_pos(next_block);
+                if emitter.pos() == begin {
+                    emitter.set_pos(next_block);
+                }
                 return Err(e);
             }
         }
@@ -208,7 +222,8 @@ fn emit_block(
     copy: &mut [u8; ondisk::NAME_LEN],
 ) -> Result<bool> {
     let pos = emitter.pos();
-    let mut block = Block::read(dir, pos)?;
+    let bits = dir.sb().data().geometry.block_bits;
+    let mut block = Block::read(dir, (pos >> bits) as u64)?;
     block.skip_to((pos - block.start) as usize)?;
     while let Some(entry) = block.next_entry()? {
         let name = block.name(&entry, copy)?;
@@ -220,7 +235,7 @@ fn emit_block(
         }
         let next = block.start + block.next as Offset;
         let file_type = file_type(dir, entry.file_type);
-        if !emitter.emit(name, entry.ino.into(), file_type, next) {
+        if !emitter.emit(name, entry.ino.into(), file_type, next)? {
             return Ok(false);
         }
     }

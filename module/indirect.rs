@@ -107,7 +107,7 @@ pub(crate) fn find(file: &INode<Rext2>, block: u64, max: u64) -> Result<Option<R
             break;
         }
         let indirect = sb.bread(pointer.into())?;
-        pointer = indirect.get::<Le32>(4 * index as usize)?.get();
+        pointer = indirect.load_le32(4 * index as usize)?;
     }
 
     let indirect = sb.bread(pointer.into())?;

@@ -27,6 +27,10 @@ use kernel::{
 pub(crate) struct Info {
     /// `i_block`: the block pointers of a file or a directory.
     blocks: [AtomicU32; ondisk::BLOCK_POINTERS],
+    /// `i_file_acl`: the block with the attributes, or 0.
+    file_acl: AtomicU32,
+    /// The block of a directory in which a name was found last.
+    last_found: AtomicU32,
 }
 
 impl Info {
@@ -34,7 +38,24 @@ impl Info {
     pub(crate) fn new() -> Self {
         Self {
             blocks: [const { AtomicU32::new(0) }; ondisk::BLOCK_POINTERS],
+            file_acl: AtomicU32::new(0),
+            last_found: AtomicU32::new(0),
         }
+    }
+
+    /// The block of a directory in which a name was found last: a hint, nothing more.
+    pub(crate) fn last_found(&self) -> u64 {
+        self.last_found.load(Ordering::Relaxed).into()
+    }
+
+    /// Sets the block of a directory in which a name was found last.
+    pub(crate) fn set_last_found(&self, block: u64) {
+        self.last_found.store(block as u32, Ordering::Relaxed);
+    }
+
+    /// The block with the attributes, or 0.
+    pub(crate) fn file_acl(&self) -> u32 {
+        self.file_acl.load(Ordering::Acquire)
     }
 
     /// The block pointer at an index, 0 for a hole. A pointer is stored once what it points to is
@@ -90,10 +111,10 @@ fn read<'sb>(
         .groups
         .get((index / geo.inodes_per_group) as usize)
         .ok_or(EINVAL)?;
-    let byte = (index % geo.inodes_per_group) * geo.inode_size;
-    let block = desc.bg_inode_table.get() + (byte >> geo.block_bits);
-    let offset = (byte % geo.block_size) as usize;
-    let buffer = sb.bread(block.into())?;
+    let byte = u64::from(index % geo.inodes_per_group) * u64::from(geo.inode_size);
+    let block = u64::from(desc.bg_inode_table.get()) + (byte >> geo.block_bits);
+    let offset = (byte % u64::from(geo.block_size)) as usize;
+    let buffer = sb.bread(block)?;
     let raw: ondisk::Inode = buffer.get(offset)?;
 
     let nlink = raw.i_links_count.get();
@@ -132,7 +153,7 @@ fn read<'sb>(
         return Err(corrupted(&new, format_args!("i_size {size} is negative")));
     };
 
-    let extra = read_extra(&new, geo.inode_size, || {
+    let [ctime, mtime, atime] = extra_times(&new, geo.inode_size, || {
         buffer.get(offset + size_of::<ondisk::Inode>())
     })?;
     new.set_attributes(&Attributes {
@@ -144,10 +165,12 @@ fn read<'sb>(
         sectors: raw.i_blocks.get().into(),
         generation: raw.i_generation.get(),
         flags: vfs_flags(flags),
-        atime: time(raw.i_atime.get(), extra.i_atime_extra.get()),
-        mtime: time(raw.i_mtime.get(), extra.i_mtime_extra.get()),
-        ctime: time(raw.i_ctime.get(), extra.i_ctime_extra.get()),
+        atime: time(raw.i_atime.get(), atime),
+        mtime: time(raw.i_mtime.get(), mtime),
+        ctime: time(raw.i_ctime.get(), ctime),
     })?;
+
+    new.data().file_acl.store(acl, Ordering::Release);
 
     match file_type {
         mode::REGULAR => {
@@ -191,15 +214,15 @@ fn read<'sb>(
     }
 }
 
-/// The part behind the first 128 bytes, zeros where it is not in use.
-fn read_extra(
+/// What the part behind the first 128 bytes adds to the time stamps.
+fn extra_times(
     inode: &INode<Rext2>,
     inode_size: u32,
     read: impl FnOnce() -> Result<InodeExtra>,
-) -> Result<InodeExtra> {
+) -> Result<[u32; 3]> {
     let room = inode_size - u32::from(ondisk::INODE_SIZE_REV0);
     if room == 0 {
-        return Ok(InodeExtra::default());
+        return Ok([0; 3]);
     }
     let extra = read()?;
     let used = u32::from(extra.i_extra_isize.get());
@@ -209,7 +232,7 @@ fn read_extra(
             format_args!("i_extra_isize {used} is not a multiple of 4 up to {room}"),
         ));
     }
-    Ok(extra.used())
+    Ok(extra.times())
 }
 
 /// A time stamp: 32 bits of seconds and, behind them, two more and the nanoseconds.

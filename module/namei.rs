@@ -4,7 +4,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::{dir, inode, ondisk, Rext2};
+use crate::{dir, inode, Rext2};
 use kernel::{
     fs::{
         dentry::{Spliced, Unhashed},
@@ -22,25 +22,22 @@ impl Operations for Rext2 {
         dir: Held<'_, Rext2, Shared>,
         dentry: Unhashed<'a, Rext2>,
     ) -> Result<Spliced<'a>> {
-        if dentry.name().len() > ondisk::NAME_LEN {
-            return Err(ENAMETOOLONG);
-        }
         let Some(ino) = dir::find(&dir, dentry.name())? else {
             return dentry.splice_alias(None);
         };
         match inode::iget(dir.sb(), ino) {
             Ok(inode) => dentry.splice_alias(Some(inode)),
-            // A name of an inode that no file can have, or that has been freed.
-            Err(e) if e == EINVAL || e == ESTALE => {
-                let what = if e == EINVAL {
-                    "reserved"
-                } else {
-                    "not in use"
-                };
-                Err(inode::corrupted(
+            Err(e) if e == EINVAL => Err(inode::corrupted(
+                &dir,
+                format_args!("directory entry with inode {ino}, which is reserved"),
+            )),
+            // Not `ESTALE`, which is for file handles.
+            Err(e) if e == ESTALE => {
+                inode::corrupted(
                     &dir,
-                    format_args!("directory entry with inode {ino}, which is {what}"),
-                ))
+                    format_args!("directory entry with inode {ino}, whose i_links_count is 0"),
+                );
+                Err(EIO)
             }
             Err(e) => Err(e),
         }

@@ -6,11 +6,17 @@
 
 use kernel::ondisk::{Le16, Le32};
 
+/// `h_magic` of a block with attributes.
+pub(crate) const XATTR_MAGIC: u32 = 0xea02_0000;
+
 /// `s_magic` of ext2, and of its successors.
 pub(crate) const MAGIC: u16 = 0xef53;
 
 /// Byte at which the first superblock lies.
 pub(crate) const SUPER_OFFSET: u64 = 1024;
+
+/// The size of a group descriptor, in bytes.
+pub(crate) const DESC_SIZE: u32 = core::mem::size_of::<GroupDesc>() as u32;
 
 /// The root directory.
 pub(crate) const ROOT_INO: u32 = 2;
@@ -69,6 +75,14 @@ pub(crate) mod incompat {
         (0x10000, "encrypt"),
         (0x20000, "casefold"),
     ];
+}
+
+/// `s_feature_compat`: who does not know one of these may do everything.
+pub(crate) mod compat {
+    /// There are blocks reserved for more group descriptors.
+    pub(crate) const RESIZE_INODE: u32 = 0x10;
+    /// At most two groups but the first have copies of the superblock: `s_backup_bgs`.
+    pub(crate) const SPARSE_SUPER2: u32 = 0x200;
 }
 
 /// `s_feature_ro_compat`: who does not know one of these may read only.
@@ -167,7 +181,9 @@ kernel::on_disk! {
         pub(crate) s_desc_size: Le16,
         pub(crate) s_default_mount_opts: Le32,
         pub(crate) s_first_meta_bg: Le32,
-        pub(crate) s_reserved: [u8; 760],
+        pub(crate) s_unused: [u8; 324],
+        pub(crate) s_backup_bgs: [Le32; 2],
+        pub(crate) s_reserved: [u8; 428],
     }
 
     /// A group descriptor.
@@ -210,7 +226,6 @@ kernel::on_disk! {
     }
 
     /// What bigger inodes have behind that: the first `i_extra_isize` bytes of it are in use.
-    #[derive(Default)]
     pub(crate) struct InodeExtra(16) {
         pub(crate) i_extra_isize: Le16,
         pub(crate) i_checksum_hi: Le16,
@@ -219,29 +234,59 @@ kernel::on_disk! {
         pub(crate) i_atime_extra: Le32,
     }
 
-    /// The head of a directory entry; the name follows.
-    pub(crate) struct DirEntry(8) {
-        pub(crate) inode: Le32,
-        pub(crate) rec_len: Le16,
-        pub(crate) name_len: u8,
-        pub(crate) file_type: u8,
+    /// The head of a block with attributes; the entries follow.
+    pub(crate) struct XattrHeader(32) {
+        pub(crate) h_magic: Le32,
+        pub(crate) h_refcount: Le32,
+        pub(crate) h_blocks: Le32,
+        pub(crate) h_hash: Le32,
+        pub(crate) h_reserved: [Le32; 4],
+    }
+
+    /// The head of an attribute; the name follows.
+    pub(crate) struct XattrEntry(16) {
+        pub(crate) e_name_len: u8,
+        pub(crate) e_name_index: u8,
+        pub(crate) e_value_offs: Le16,
+        pub(crate) e_value_block: Le32,
+        pub(crate) e_value_size: Le32,
+        pub(crate) e_hash: Le32,
+    }
+}
+
+/// The length of the head of a directory entry, in bytes; the name follows.
+pub(crate) const DIR_HEAD: usize = 8;
+
+/// The head of a directory entry.
+#[derive(Clone, Copy)]
+pub(crate) struct DirEntry {
+    pub(crate) inode: u32,
+    pub(crate) rec_len: u16,
+    pub(crate) name_len: u8,
+    pub(crate) file_type: u8,
+}
+
+impl DirEntry {
+    /// Takes the two words apart that make up the head.
+    pub(crate) fn new(first: u32, second: u32) -> Self {
+        Self {
+            inode: first,
+            rec_len: second as u16,
+            name_len: (second >> 16) as u8,
+            file_type: (second >> 24) as u8,
+        }
     }
 }
 
 impl InodeExtra {
-    /// Reads as zeros what lies behind the part in use.
-    pub(crate) fn used(mut self) -> Self {
+    /// What is to be added to `i_ctime`, `i_mtime` and `i_atime`: 0 for what is not in use.
+    pub(crate) fn times(&self) -> [u32; 3] {
         let used = self.i_extra_isize.get();
-        let fields = [
-            (8, &mut self.i_ctime_extra),
-            (12, &mut self.i_mtime_extra),
-            (16, &mut self.i_atime_extra),
-        ];
-        for (end, field) in fields {
-            if used < end {
-                *field = Le32::default();
-            }
-        }
-        self
+        [
+            (8, self.i_ctime_extra),
+            (12, self.i_mtime_extra),
+            (16, self.i_atime_extra),
+        ]
+        .map(|(end, field)| if end <= used { field.get() } else { 0 })
     }
 }

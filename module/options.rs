@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use crate::super_block::Mount;
+use core::sync::atomic::Ordering;
 use kernel::{
     fs::context::{Options, Param},
     prelude::*,
@@ -15,8 +16,8 @@ use kernel::{
 pub(crate) struct Params {
     /// Where to look for the superblock, in units of 1024 bytes, if not at its usual place.
     pub(crate) super_location: Option<u32>,
-    /// `statfs` counts the metadata as part of the file system.
-    pub(crate) minix_df: bool,
+    /// Whether `statfs` counts the metadata as part of the file system, if that was said.
+    pub(crate) minix_df: Option<bool>,
 }
 
 impl Params {
@@ -26,11 +27,11 @@ impl Params {
             b"sb" => self.super_location = Some(param.u32()?),
             b"minixdf" => {
                 param.flag()?;
-                self.minix_df = true;
+                self.minix_df = Some(true);
             }
             b"bsddf" => {
                 param.flag()?;
-                self.minix_df = false;
+                self.minix_df = Some(false);
             }
             _ => return Err(ENOPARAM),
         }
@@ -43,7 +44,7 @@ pub(crate) fn show(mount: &Mount, to: &mut Options<'_>) {
     if let Some(location) = mount.super_location {
         to.show(format_args!("sb={location}"));
     }
-    if mount.minix_df {
+    if mount.minix_df.load(Ordering::Relaxed) {
         to.show(format_args!("minixdf"));
     }
 }

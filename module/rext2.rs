@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | [`ondisk`] | the structures as they lie on the disk, and nothing else |
 //! | [`super_block`] | reading and checking the superblock and the group descriptors |
+//! | [`geometry`] | which blocks are for what |
 //! | [`options`] | mount options |
 //! | [`inode`] | from an inode number to an inode |
 //! | [`indirect`] | from a block of a file to a block of the disk |
@@ -14,11 +15,12 @@
 //! | [`dir`] | the entries of a directory |
 //! | [`namei`] | the operations on names |
 //! | [`symlink`] | links whose target has a block of its own |
+//! | [`xattr`] | extended attributes |
 //!
 //! # What is trusted
 //!
 //! Nothing that comes from the disk. The superblock and the group descriptors are checked once,
-//! when the file system is mounted, and are then used as plain numbers ([`super_block::Geometry`]).
+//! when the file system is mounted, and are then used as plain numbers ([`geometry::Geometry`]).
 //! Every block number that an inode or an indirect block holds is checked before it is used: it
 //! has to be a data block. Inodes and directory entries are checked each time they are read. What
 //! does not pass is reported once, with the name of the field as it is called in the description
@@ -33,6 +35,7 @@
 
 mod dir;
 mod file;
+mod geometry;
 mod indirect;
 mod inode;
 mod iomap;
@@ -41,6 +44,7 @@ mod ondisk;
 mod options;
 mod super_block;
 mod symlink;
+mod xattr;
 
 /// The file system type.
 pub(crate) struct Rext2;

@@ -7,168 +7,28 @@
 #![forbid(unsafe_code)]
 
 use crate::{
+    geometry::{Backups, Geometry},
     inode::{self, Info},
-    ondisk::{self, incompat, ro_compat, GroupDesc},
+    ondisk::{self, compat, incompat, ro_compat, GroupDesc, DESC_SIZE},
     options::{self, Params},
+    xattr::Attributes,
     Rext2,
 };
-use core::{fmt, mem::size_of};
+use core::{
+    fmt,
+    sync::atomic::{AtomicBool, Ordering},
+};
 use kernel::{
     c_str,
     fs::{
         context::{Options, Param},
         sb::{Limits, Mounted, NewSb, Stat},
-        FileSystem, Offset, SuperBlock,
+        FileSystem, SuperBlock,
     },
     init::PinInit,
     page::PAGE_SIZE,
     prelude::*,
 };
-
-/// The size of a group descriptor, in bytes.
-const DESC_SIZE: u32 = size_of::<GroupDesc>() as u32;
-
-/// How the blocks of the device are used. All numbers are checked against each other.
-pub(crate) struct Geometry {
-    /// Binary logarithm of the block size.
-    pub(crate) block_bits: u32,
-    /// Block size in bytes, a power of two from 1024 to the size of a page.
-    pub(crate) block_size: u32,
-    /// Number of the first block of group 0: 1 if blocks are 1 KiB, else 0.
-    pub(crate) first_data_block: u32,
-    /// Number of blocks, those in front of `first_data_block` included.
-    pub(crate) blocks_count: u32,
-    /// Blocks in each group but the last, not 0.
-    pub(crate) blocks_per_group: u32,
-    /// Number of inodes.
-    pub(crate) inodes_count: u32,
-    /// Inodes in each group, not 0.
-    pub(crate) inodes_per_group: u32,
-    /// Size of an inode in bytes, a power of two from 128 to the block size.
-    pub(crate) inode_size: u32,
-    /// The first inode that is not reserved.
-    pub(crate) first_ino: u32,
-    /// Blocks of the inode table of a group.
-    pub(crate) table_blocks: u32,
-    /// Number of groups, not 0.
-    pub(crate) groups: u32,
-    /// Blocks that hold the group descriptors.
-    desc_blocks: u32,
-    /// The first of those blocks that lies in the group that it describes.
-    first_meta_bg: u32,
-    /// Not every group has a copy of the superblock.
-    sparse_super: bool,
-}
-
-impl Geometry {
-    /// Group descriptors in a block.
-    fn descs_per_block(&self) -> u32 {
-        self.block_size / DESC_SIZE
-    }
-
-    /// The first block of a group.
-    fn group_start(&self, group: u32) -> u32 {
-        self.first_data_block + group * self.blocks_per_group
-    }
-
-    /// The block behind the last one of a group.
-    fn group_end(&self, group: u32) -> u32 {
-        self.group_start(group)
-            .saturating_add(self.blocks_per_group)
-            .min(self.blocks_count)
-    }
-
-    /// The group of a block that is not in front of the first one.
-    fn group_of(&self, block: u32) -> u32 {
-        (block - self.first_data_block) / self.blocks_per_group
-    }
-
-    /// Whether a group starts with a copy of the superblock.
-    fn has_super(&self, group: u32) -> bool {
-        if !self.sparse_super || group <= 1 {
-            return true;
-        }
-        [3, 5, 7].into_iter().any(|base| is_power_of(group, base))
-    }
-
-    /// How many blocks with group descriptors a group has, behind its superblock.
-    fn group_desc_blocks(&self, group: u32) -> u32 {
-        let meta_bg = group / self.descs_per_block();
-        if meta_bg < self.first_meta_bg {
-            return if self.has_super(group) {
-                self.first_meta_bg
-            } else {
-                0
-            };
-        }
-        let last = self.descs_per_block() - 1;
-        u32::from(matches!(group % self.descs_per_block(), n if n <= 1 || n == last))
-    }
-
-    /// How many blocks at the start of a group are not for data.
-    fn group_head(&self, group: u32) -> u32 {
-        u32::from(self.has_super(group)) + self.group_desc_blocks(group)
-    }
-
-    /// The block that holds the group descriptors number `nr * descs_per_block` and following;
-    /// `super_block` is the one that the superblock was read from.
-    fn desc_location(&self, nr: u32, super_block: u64) -> u64 {
-        if nr < self.first_meta_bg {
-            return super_block + 1 + u64::from(nr);
-        }
-        let group = nr * self.descs_per_block();
-        u64::from(self.group_start(group)) + u64::from(self.has_super(group))
-    }
-
-    /// Blocks that are not for data.
-    fn overhead(&self) -> u64 {
-        let heads: u64 = (0..self.groups)
-            .map(|g| u64::from(self.group_head(g)))
-            .sum();
-        let rest = u64::from(self.groups) * (2 + u64::from(self.table_blocks));
-        u64::from(self.first_data_block) + heads + rest
-    }
-
-    /// The size of the biggest file, in bytes. Two things limit it: what the pointers of an inode
-    /// reach, and the sectors, those of indirect blocks included, that `i_blocks` can count.
-    fn max_file_size(&self) -> Offset {
-        let per_block = u64::from(self.block_size / 4);
-        let direct = ondisk::DIRECT_BLOCKS as u64;
-        let reach = direct + per_block + per_block.pow(2) + per_block.pow(3);
-        let countable = u64::from(u32::MAX) >> (self.block_bits - 9);
-        // The indirect blocks of a file of `n` blocks.
-        let indirect = |n: u64| {
-            let mut left = n.saturating_sub(direct);
-            let mut sum = 0;
-            for level in 1..=3 {
-                let here = left.min(per_block.pow(level));
-                sum += (1..=level)
-                    .map(|l| here.div_ceil(per_block.pow(l)))
-                    .sum::<u64>();
-                left -= here;
-            }
-            sum
-        };
-        let (mut fits, mut too_big) = (0, reach + 1);
-        while too_big - fits > 1 {
-            let middle = fits + (too_big - fits) / 2;
-            if middle + indirect(middle) <= countable {
-                fits = middle;
-            } else {
-                too_big = middle;
-            }
-        }
-        (fits << self.block_bits) as Offset
-    }
-}
-
-/// Whether `n` is a power of `base`.
-fn is_power_of(mut n: u32, base: u32) -> bool {
-    while n > base && n % base == 0 {
-        n /= base;
-    }
-    n == base
-}
 
 /// What a mounted file system knows.
 pub(crate) struct Mount {
@@ -185,7 +45,7 @@ pub(crate) struct Mount {
     /// The option `sb`.
     pub(crate) super_location: Option<u32>,
     /// The option `minixdf`.
-    pub(crate) minix_df: bool,
+    pub(crate) minix_df: AtomicBool,
 }
 
 impl Mount {
@@ -215,6 +75,7 @@ impl FileSystem for Rext2 {
     type Data = Mount;
     type INodeData = Info;
     type Params = Params;
+    type Xattr = Attributes;
 
     fn init_inode_data() -> impl PinInit<Info, Error> {
         Info::new()
@@ -258,7 +119,7 @@ impl FileSystem for Rext2 {
             geometry,
             groups,
             super_location: params.super_location,
-            minix_df: params.minix_df,
+            minix_df: AtomicBool::new(params.minix_df == Some(true)),
         };
         let live = sb.publish(KBox::new(mount, GFP_KERNEL)?);
         let root = inode::iget(live.sb(), ondisk::ROOT_INO)?;
@@ -271,7 +132,7 @@ impl FileSystem for Rext2 {
                     root.size()
                 ),
             );
-            return Err(EUCLEAN);
+            return Err(EINVAL);
         }
         live.set_root(root)
     }
@@ -283,7 +144,11 @@ impl FileSystem for Rext2 {
             mount.groups.iter().map(|g| u64::from(count(g))).sum()
         };
         let free_blocks = sum(|g| g.bg_free_blocks_count.get());
-        let overhead = if mount.minix_df { 0 } else { mount.overhead };
+        let overhead = if mount.minix_df.load(Ordering::Relaxed) {
+            0
+        } else {
+            mount.overhead
+        };
         Ok(Stat {
             blocks: u64::from(geo.blocks_count).saturating_sub(overhead),
             free_blocks,
@@ -299,10 +164,18 @@ impl FileSystem for Rext2 {
         Ok(())
     }
 
-    fn reconfigure(sb: &SuperBlock<Self>, _params: &Params, read_only: bool) -> Result {
+    fn reconfigure(sb: &SuperBlock<Self>, params: &Params, read_only: bool) -> Result {
         if !read_only {
             sb.err(format_args!("cannot write yet: it stays mounted read-only"));
             return Err(EROFS);
+        }
+        let mount = sb.data();
+        if params.super_location.is_some() && params.super_location != mount.super_location {
+            sb.err(format_args!("sb= cannot change while it is mounted"));
+            return Err(EINVAL);
+        }
+        if let Some(minix_df) = params.minix_df {
+            mount.minix_df.store(minix_df, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -430,28 +303,13 @@ fn check_super(sb: &mut NewSb<'_, Rext2>, raw: &ondisk::SuperBlock) -> Result<Ge
     }
     let table_blocks = inodes_per_group.div_ceil(inodes_per_block);
 
-    let first_ino = match rev {
-        ondisk::REV_ORIGINAL => ondisk::FIRST_INO_REV0,
-        _ => raw.s_first_ino.get(),
-    };
-    if !(ondisk::FIRST_INO_REV0..=inodes_per_group).contains(&first_ino) {
-        return refuse(
-            "s_first_ino",
-            first_ino,
-            format_args!(
-                "is not from {} to {inodes_per_group}",
-                ondisk::FIRST_INO_REV0
-            ),
-        );
-    }
-
     let blocks_per_group = raw.s_blocks_per_group.get();
-    // A group has at least two bitmaps, the inode table, and a block of data.
-    if !(table_blocks + 3..=bits_in_block).contains(&blocks_per_group) {
+    // A group has two bitmaps, the inode table, and some blocks of data.
+    if !(table_blocks + 4..=bits_in_block).contains(&blocks_per_group) {
         return refuse(
             "s_blocks_per_group",
             blocks_per_group,
-            format_args!("is not from {} to {bits_in_block}", table_blocks + 3),
+            format_args!("is not from {} to {bits_in_block}", table_blocks + 4),
         );
     }
 
@@ -486,6 +344,39 @@ fn check_super(sb: &mut NewSb<'_, Rext2>, raw: &ondisk::SuperBlock) -> Result<Ge
         );
     }
 
+    let first_ino = match rev {
+        ondisk::REV_ORIGINAL => ondisk::FIRST_INO_REV0,
+        _ => raw.s_first_ino.get(),
+    };
+    if !(ondisk::FIRST_INO_REV0..=inodes_count).contains(&first_ino) {
+        return refuse(
+            "s_first_ino",
+            first_ino,
+            format_args!("is not from {} to {inodes_count}", ondisk::FIRST_INO_REV0),
+        );
+    }
+
+    let reserved_desc_blocks = match raw.s_feature_compat.get() & compat::RESIZE_INODE {
+        0 => 0,
+        _ => u32::from(raw.s_reserved_gdt_blocks.get()),
+    };
+    // The resize inode points to them from one indirect block.
+    if reserved_desc_blocks > block_size / 4 {
+        return refuse(
+            "s_reserved_gdt_blocks",
+            reserved_desc_blocks,
+            format_args!("is more than {}", block_size / 4),
+        );
+    }
+
+    let backups = if raw.s_feature_compat.get() & compat::SPARSE_SUPER2 != 0 {
+        Backups::These(raw.s_backup_bgs.map(|group| group.get()))
+    } else if ro_compat & ro_compat::SPARSE_SUPER != 0 {
+        Backups::Sparse
+    } else {
+        Backups::All
+    };
+
     let desc_blocks = groups.div_ceil(block_size / DESC_SIZE);
     let first_meta_bg = match incompat & incompat::META_BG {
         0 => desc_blocks,
@@ -513,7 +404,8 @@ fn check_super(sb: &mut NewSb<'_, Rext2>, raw: &ondisk::SuperBlock) -> Result<Ge
         groups,
         desc_blocks,
         first_meta_bg,
-        sparse_super: ro_compat & ro_compat::SPARSE_SUPER != 0,
+        reserved_desc_blocks,
+        backups,
     })
 }
 
@@ -542,7 +434,7 @@ fn read_groups(
     geo: &Geometry,
     super_block: u64,
 ) -> Result<KVVec<GroupDesc>> {
-    let mut groups = KVVec::with_capacity(geo.groups as usize, GFP_KERNEL)?;
+    let mut groups = KVVec::new();
     for nr in 0..geo.desc_blocks {
         let block = geo.desc_location(nr, super_block);
         if block >= u64::from(geo.blocks_count) {
@@ -556,7 +448,7 @@ fn read_groups(
         for i in 0..geo.descs_per_block().min(geo.groups - first) {
             let desc = buffer.get((i * DESC_SIZE) as usize)?;
             check_group(sb, geo, first + i, &desc)?;
-            groups.push(desc, GFP_KERNEL)?;
+            groups.push(desc, GFP_KERNEL | __GFP_NOWARN)?;
         }
     }
     Ok(groups)

@@ -19,6 +19,7 @@ use kernel::{
         lock::{Excl, Held, Shared},
         sb::{Mounted, NewSb},
         symlink::{self, Target},
+        xattr::Unsupported,
         FileSystem, INode, IRef, Ino, Offset, SuperBlock,
     },
     init::PinInit,
@@ -52,6 +53,7 @@ impl FileSystem for Demo {
     type Data = Data;
     type INodeData = Info;
     type Params = ();
+    type Xattr = Unsupported<Demo>;
 
     fn init_inode_data() -> impl PinInit<Info, Error> {
         try_pin_init!(Info { block <- new_mutex!(0, "Info::block") })
@@ -94,8 +96,8 @@ impl dir::Operations for Demo {
     }
 
     fn read_dir(_dir: Held<'_, Demo, Shared>, emitter: &mut Emitter<'_>) -> Result {
-        if emitter.pos() == 0 && !emitter.emit(b"file", 4, FileType::Regular, 1) {
-            return Ok(());
+        if emitter.pos() == 0 {
+            let _taken = emitter.emit(b"file", 4, FileType::Regular, 1)?;
         }
         Ok(())
     }
@@ -105,7 +107,7 @@ impl dir::Operations for Demo {
         dentry: Negative<'a, Demo>,
         _mode: u16,
     ) -> Result<Created<'a>> {
-        Ok(dentry.instantiate(iget(dir.sb(), 5)?))
+        dentry.instantiate(iget(dir.sb(), 5)?)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::exit::{self, Exit, WithExit as _};
 use crate::fetch;
 use crate::install;
 use crate::lock;
+use crate::module;
 use crate::opts::Format;
 use crate::patch::series::Series;
 use crate::patch::tree::{self, Look, State};
@@ -21,6 +22,9 @@ use anyhow::Context as _;
 use fs_err as fs;
 use std::path::Path;
 use std::time::Duration;
+
+/// What make builds.
+const TARGETS: [&str; 2] = ["bzImage", "modules"];
 
 /// Everything that decides which kernel is built.
 pub struct Wanted {
@@ -39,13 +43,7 @@ pub fn wanted(project: &Project) -> anyhow::Result<Wanted> {
     // Mistakes in the checkout first: they cost nothing to find.
     let series = Series::load(project).exit(Exit::Patch)?;
     let asked = Asked::load(project)?;
-    install::ensure(project, &install::for_build(project))?;
-    let toolchain = toolchain::find(project).map_err(|missing| {
-        exit::error(
-            Exit::Environment,
-            format!("{}; run \"cargo xtask doctor\"", missing.join("; ")),
-        )
-    })?;
+    let toolchain = tools(project)?;
     let source = fetch::run(project)?;
     let identity = Identity {
         base: project.opts.base.clone(),
@@ -63,6 +61,22 @@ pub fn wanted(project: &Project) -> anyhow::Result<Wanted> {
         toolchain,
         asked,
         identity,
+    })
+}
+
+/// The compilers; whatever is missing on this machine is installed first.
+fn tools(project: &Project) -> anyhow::Result<Toolchain> {
+    // Asking rustup twice for its rustc is a tenth of what a warm run may take.
+    if let Ok(toolchain) = toolchain::find(project) {
+        install::ensure(project, &[install::SOURCE, install::BUILD].concat())?;
+        return Ok(toolchain);
+    }
+    install::ensure(project, &install::for_build(project))?;
+    toolchain::find(project).map_err(|missing| {
+        exit::error(
+            Exit::Environment,
+            format!("{}; run \"cargo xtask doctor\"", missing.join("; ")),
+        )
     })
 }
 
@@ -120,7 +134,7 @@ pub fn build(project: &Project, wanted: &Wanted) -> anyhow::Result<Kernel> {
     let make = wanted
         .toolchain
         .make(project, &tree.path, &build_dir)
-        .args(["bzImage", "modules"]);
+        .args(TARGETS);
     watched(&make, &log, &step, &build_dir.join("rext2-lines"))?;
     let kernel = publish_kernel(project, wanted, &build_dir)?;
     publish::write_json(&stamp, &wanted.identity)?;
@@ -228,7 +242,7 @@ fn publish_kernel(project: &Project, wanted: &Wanted, build_dir: &Path) -> anyho
 /// The verb `build`.
 pub fn verb(project: &Project) -> anyhow::Result<()> {
     if project.opts.dry_run {
-        return dry_run(project);
+        return dry_run(project, false);
     }
     let kernel = run(project)?;
     match project.opts.format {
@@ -238,27 +252,28 @@ pub fn verb(project: &Project) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The commands of a build, without any of them.
-fn dry_run(project: &Project) -> anyhow::Result<()> {
+/// The commands up to the kernel, or to rext2, without running any of them.
+pub fn dry_run(project: &Project, with_module: bool) -> anyhow::Result<()> {
     let wanted = wanted(project)?;
+    let tree = &wanted.source.git;
     let build_dir = project.build_dir(&wanted.source);
-    let make = wanted
-        .toolchain
-        .make(project, &wanted.source.git, &build_dir);
-    let fragment = build_dir.join("rext2.config");
-    println!(
-        "{}",
-        make.clone()
-            .arg(format!("KCONFIG_ALLCONFIG={}", fragment.display()))
-            .arg("allnoconfig")
-            .dry()
-    );
-    println!("{}", make.args(["bzImage", "modules"]).dry());
+    let make = wanted.toolchain.make(project, tree, &build_dir);
+    let commit = patch::commits::kept_as(&wanted.identity.series);
+    println!("{}", patch::tree::checkout(&wanted.source, &commit).dry());
+    println!("{}", config::command(make.clone(), &build_dir).dry());
+    println!("{}", make.clone().args(TARGETS).dry());
+    if with_module {
+        let folder = project.module_build(&wanted.source);
+        println!("{}", module::make_command(make, &folder).dry());
+    }
     Ok(())
 }
 
 /// The verb `config`.
 pub fn config_verb(project: &Project) -> anyhow::Result<()> {
+    if project.opts.dry_run {
+        return dry_run(project, false);
+    }
     let wanted = wanted(project)?;
     let build_dir = project.build_dir(&wanted.source);
     let _lock = lock::hold(project)?;

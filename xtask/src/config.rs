@@ -4,6 +4,8 @@
 //! asked for is in the result. Kconfig itself drops what it cannot satisfy and
 //! says nothing.
 
+mod kconfig;
+
 use crate::artifact::Tree;
 use crate::exit::{self, Exit, WithExit as _};
 use crate::hash;
@@ -16,7 +18,7 @@ use crate::toolchain::Toolchain;
 use anyhow::Context as _;
 use fs_err as fs;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One symbol as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,88 +204,6 @@ fn parse(line: &str) -> Result<Option<(String, String)>, String> {
     }
 }
 
-/// Where a symbol is defined: its dependencies, one text a definition.
-pub fn depends_on(kconfig: &str, symbol: &str) -> Vec<String> {
-    let name = symbol.strip_prefix("CONFIG_").unwrap_or(symbol);
-    let mut found = Vec::new();
-    // Conditions of the blocks around: `if X`, and `depends on` of a menu.
-    let mut around: Vec<Vec<String>> = Vec::new();
-    let mut here: Option<Vec<String>> = None;
-    let mut in_menu_head = false;
-    let text = kconfig.replace("\\\n", " ");
-    for line in text.lines() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        let (word, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
-        let ends_block = matches!(
-            word,
-            "config"
-                | "menuconfig"
-                | "choice"
-                | "endchoice"
-                | "if"
-                | "endif"
-                | "menu"
-                | "endmenu"
-                | "source"
-                | "comment"
-        );
-        if ends_block {
-            if let Some(own) = here.take() {
-                found.push([around.concat(), own].concat().join(" && "));
-            }
-            in_menu_head = false;
-        }
-        match word {
-            "if" => around.push(vec![rest.trim().to_owned()]),
-            "menu" => {
-                around.push(Vec::new());
-                in_menu_head = true;
-            }
-            "endif" | "endmenu" => {
-                around.pop();
-            }
-            "config" | "menuconfig" if rest.trim() == name => here = Some(Vec::new()),
-            "depends" => {
-                let words: Vec<&str> = rest.split_whitespace().skip(1).collect();
-                let condition = words.join(" ");
-                let condition = if condition.contains("||") {
-                    format!("({condition})")
-                } else {
-                    condition
-                };
-                if let Some(own) = &mut here {
-                    own.push(condition);
-                } else if in_menu_head && let Some(block) = around.last_mut() {
-                    block.push(condition);
-                }
-            }
-            _ => {}
-        }
-    }
-    if let Some(own) = here.take() {
-        found.push([around.concat(), own].concat().join(" && "));
-    }
-    found
-}
-
-/// The symbols of a condition with their values in a .config.
-fn values_in(condition: &str, config: &str) -> String {
-    let mut names: Vec<&str> = condition
-        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-        .filter(|name| name.len() > 1 && name.chars().any(|c| c.is_ascii_uppercase()))
-        .collect();
-    names.dedup();
-    let value = |name: &&str| {
-        let symbol = format!("CONFIG_{name}=");
-        let value = config
-            .lines()
-            .find_map(|line| line.strip_prefix(symbol.as_str()))
-            .unwrap_or("n");
-        format!("{name}={value}")
-    };
-    names.iter().map(value).collect::<Vec<_>>().join(", ")
-}
-
 /// One line about a dropped symbol.
 fn explain(dropped: &Dropped, definitions: &[String], config: &str) -> String {
     let Dropped { symbol, wish, got } = dropped;
@@ -295,7 +215,7 @@ fn explain(dropped: &Dropped, definitions: &[String], config: &str) -> String {
             .iter()
             .map(|condition| match condition.is_empty() {
                 true => "nothing".to_owned(),
-                false => format!("{condition} ({})", values_in(condition, config)),
+                false => format!("{condition} ({})", kconfig::values_in(condition, config)),
             })
             .collect();
         text.push_str(&format!("depends on: {}", list.join(", or ")));
@@ -316,11 +236,25 @@ pub fn verify(
     let lines = dropped.iter().map(|dropped| {
         let definitions: Vec<String> = kconfig(&dropped.symbol)
             .iter()
-            .flat_map(|text| depends_on(text, &dropped.symbol))
+            .flat_map(|text| kconfig::depends_on(text, &dropped.symbol))
             .collect();
         format!("\n  {}", explain(dropped, &definitions, config))
     });
     Err(lines.collect())
+}
+
+/// Where the wishes lie for Kconfig.
+fn fragment(build_dir: &Path) -> PathBuf {
+    build_dir.join("rext2.config")
+}
+
+/// Lets `make` make the configuration.
+pub fn command(make: Cmd, build_dir: &Path) -> Cmd {
+    make.arg(format!(
+        "KCONFIG_ALLCONFIG={}",
+        fragment(build_dir).display()
+    ))
+    .arg("allnoconfig")
 }
 
 /// Makes the configuration in the build folder.
@@ -352,17 +286,13 @@ pub fn make(
     )
     .log(&log);
     fs::create_dir_all(build_dir)?;
-    let fragment = build_dir.join("rext2.config");
-    publish::write(&fragment, asked.text().as_bytes())?;
-    toolchain
-        .make(project, &tree.path, build_dir)
-        .arg(format!("KCONFIG_ALLCONFIG={}", fragment.display()))
-        .arg("allnoconfig")
+    publish::write(&fragment(build_dir), asked.text().as_bytes())?;
+    command(toolchain.make(project, &tree.path, build_dir), build_dir)
         .run(&log)
         .context("make allnoconfig failed")
         .exit(Exit::Config)?;
     let text = fs::read_to_string(&config)?;
-    let kconfig = |symbol: &str| kconfig_of(&tree.path, symbol);
+    let kconfig = |symbol: &str| kconfig::files_of(&tree.path, symbol);
     if let Err(lines) = verify(asked, &text, kconfig) {
         let mut hint = String::new();
         if lines.contains("CONFIG_RUST asked y") {
@@ -388,26 +318,6 @@ pub fn make(
     Ok(())
 }
 
-/// The Kconfig files that define a symbol.
-fn kconfig_of(tree: &Path, symbol: &str) -> Vec<String> {
-    let name = symbol.strip_prefix("CONFIG_").unwrap_or(symbol);
-    let files = Cmd::git(tree)
-        .args([
-            "grep",
-            "-l",
-            "-E",
-            &format!("^(menu)?config {name}$"),
-            "--",
-            "*Kconfig*",
-        ])
-        .read()
-        .unwrap_or_default();
-    files
-        .lines()
-        .filter_map(|file| fs::read_to_string(tree.join(file)).ok())
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -420,7 +330,7 @@ mod tests {
         (asked, mistakes)
     }
 
-    const KCONFIG: &str = "config RUST\n\tbool \"Rust support\"\n\tdepends on HAVE_RUST\n\tdepends on !MODVERSIONS || \\\n\t\tGENDWARFKSYMS\n\thelp\n\t  Text.\n\nif BLOCK\nmenu \"x\"\n\tdepends on PCI\nconfig INNER\n\tbool\nendmenu\nendif\nconfig FREE\n\tbool\n";
+    use super::kconfig::tests::KCONFIG;
 
     /// toolkit B2.
     #[test]
@@ -491,12 +401,5 @@ mod tests {
         asked.overrule("nonsense", &mut mistakes);
         assert_eq!(asked.text(), "# CONFIG_A is not set\nCONFIG_B=m\n");
         assert_eq!(mistakes.len(), 1);
-    }
-
-    #[test]
-    fn conditions_of_surrounding_blocks_count() {
-        assert_eq!(depends_on(KCONFIG, "CONFIG_INNER"), ["BLOCK && PCI"]);
-        assert_eq!(depends_on(KCONFIG, "CONFIG_FREE"), [""]);
-        assert!(depends_on(KCONFIG, "CONFIG_OTHER").is_empty());
     }
 }

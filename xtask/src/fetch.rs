@@ -62,27 +62,33 @@ fn get(project: &Project, refresh: bool) -> anyhow::Result<Source> {
     if !refresh && let Some(source) = usable(project, &current) {
         return Ok(source);
     }
-    let package = debian::newest(project)?;
+    let source = from_debian(project, refresh)?;
+    if !project.opts.dry_run {
+        publish::write_json(&current, &source)?;
+    }
+    Ok(source)
+}
+
+fn from_debian(project: &Project, fresh: bool) -> anyhow::Result<Source> {
+    let package = debian::newest(project, fresh && !project.opts.dry_run)?;
     let record = project
         .sources()
         .join(format!("{}.json", &package.sha256[..16]));
-    let source = match usable(project, &record) {
-        Some(source) => source,
-        None => {
-            let archive = debian::archive(project, &package)?;
-            let text = format!("{} {}", project.base.package, package.version);
-            import(
-                project,
-                &record,
-                &Origin::Archive {
-                    file: archive,
-                    text,
-                },
-            )?
+    if let Some(source) = usable(project, &record) {
+        return Ok(source);
+    }
+    absent(project)?;
+    let file = match debian::archive(project, &package) {
+        Ok(file) => file,
+        // Old lists name a file that mirrors no longer have.
+        Err(error) if !fresh => {
+            step::note(&format!("{error:#}; trying with fresh package lists"));
+            return from_debian(project, true);
         }
+        Err(error) => return Err(error),
     };
-    publish::write_json(&current, &source)?;
-    Ok(source)
+    let text = format!("{} {}", project.base.package, package.version);
+    import(project, &record, &Origin::Archive { file, text })
 }
 
 /// An import that is remembered and still there.
@@ -137,7 +143,9 @@ fn from_tarball(project: &Project, file: &Path) -> anyhow::Result<Source> {
         .to_string_lossy()
         .into_owned();
     let source = import_once(project, &record, &Origin::Archive { file, text: name })?;
-    publish::write_json(&seen, &sha256)?;
+    if !project.opts.dry_run {
+        publish::write_json(&seen, &sha256)?;
+    }
     Ok(source)
 }
 
@@ -196,8 +204,20 @@ fn import_once(project: &Project, record: &Path, origin: &Origin) -> anyhow::Res
     }
 }
 
+/// Where a dry run ends if there is no source yet: what follows depends on it.
+fn absent(project: &Project) -> anyhow::Result<()> {
+    if !project.opts.dry_run {
+        return Ok(());
+    }
+    Err(exit::error(
+        Exit::Fetch,
+        "the source is not in the cache, so a dry run ends here; \"cargo xtask fetch\" gets it",
+    ))
+}
+
 /// Imports a source, publishes its tree and remembers both.
 fn import(project: &Project, record: &Path, origin: &Origin) -> anyhow::Result<Source> {
+    absent(project)?;
     let (Origin::Archive { text, .. } | Origin::Git { text, .. } | Origin::Folder { text, .. }) =
         origin;
     let log = project.new_log("fetch")?;

@@ -27,6 +27,9 @@ use std::path::{Path, PathBuf};
 
 /// The verb.
 pub fn verb(project: &Project) -> anyhow::Result<()> {
+    if project.opts.dry_run {
+        return build::dry_run(project, project.base.module);
+    }
     let kernel = build::run(project)?;
     let _lock = lock::hold(project)?;
     let wanted = build::wanted(project)?;

@@ -46,6 +46,10 @@ pub fn try_hold(project: &Project) -> anyhow::Result<Option<Lock>> {
 }
 
 fn take(project: &Project, wait: bool) -> anyhow::Result<Option<Lock>> {
+    if project.opts.dry_run {
+        // Nothing will be changed, so there is nothing to guard.
+        return Ok(Some(Lock(PathBuf::new())));
+    }
     let path = project.lock_file();
     let mut held = HELD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if let Some((count, _)) = held.get_mut(&path) {

@@ -278,6 +278,9 @@ fn mailed(text: &str, mail: &mail::Mail) -> anyhow::Result<()> {
 /// The verb.
 pub fn verb(project: &Project, verb: &PatchVerb) -> anyhow::Result<()> {
     let source = fetch::run(project)?;
+    if project.opts.dry_run {
+        return dry_run(project, &source, verb);
+    }
     match verb {
         PatchVerb::Apply { discard } => {
             let tree = apply(project, &source, *discard)?;
@@ -297,6 +300,41 @@ pub fn verb(project: &Project, verb: &PatchVerb) -> anyhow::Result<()> {
             }
         }
         PatchVerb::Status => status(project, &source)?,
+    }
+    Ok(())
+}
+
+/// What a verb would do.
+fn dry_run(project: &Project, source: &Source, verb: &PatchVerb) -> anyhow::Result<()> {
+    let head = Cmd::git(&source.git).args(["rev-parse", "HEAD"]).read()?;
+    match verb {
+        PatchVerb::Apply { discard } => {
+            let series = Series::load(project).exit(Exit::Patch)?;
+            match tree::state(source, Look::All)? {
+                State::Foreign(why) if !discard => return Err(tree::refuse(source, &why)),
+                State::Series(hash) if hash == series.hash() => {}
+                State::Pristine if series.entries.is_empty() => {}
+                _ => println!(
+                    "{}",
+                    tree::checkout(source, &commits::kept_as(&series.hash())).dry()
+                ),
+            }
+        }
+        PatchVerb::Export => {
+            let old = Series::load_what_is_good(project)?;
+            let series = export::render(project, source, &head, &old).exit(Exit::Patch)?;
+            for path in export::differing(project, &series, &old)? {
+                println!(
+                    "write {}",
+                    path.strip_prefix(&project.root).unwrap_or(&path).display()
+                );
+            }
+        }
+        // They only look.
+        PatchVerb::Check => {
+            check(project, source)?;
+        }
+        PatchVerb::Status => status(project, source)?,
     }
     Ok(())
 }

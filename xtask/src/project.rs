@@ -255,6 +255,11 @@ impl Project {
         self.cache.join("tools")
     }
 
+    /// Where those are compiled; what an interrupted installation takes up.
+    pub fn tools_target(&self) -> PathBuf {
+        self.cache.join("tools-target")
+    }
+
     /// An initramfs by the hash of its content.
     pub fn initramfs(&self, hash: &str) -> PathBuf {
         self.cache.join("initramfs").join(format!("{hash}.cpio"))

@@ -3,158 +3,30 @@
 //! Child processes: cleaned environment, logged command lines, and nobody left
 //! behind when we are stopped. The only file that knows duct.
 
+mod environment;
+mod running;
+#[cfg(test)]
+mod tests;
+
+pub use running::{Reader, Running, end_children_on_signals};
+
+use running::{Registered, groups, own_group, status_is_our_kill};
+
 use anyhow::{Context as _, bail};
 use fs_err as fs;
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
-
-/// Variables that children inherit. Everything else stays here, above all what
-/// cargo, rustup and make set for their own children: it would change the
-/// toolchain of the kernel build.
-const INHERITED: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "TERM",
-    "TMPDIR",
-    "TZ",
-    "LANG",
-    // The network and its certificates.
-    "http_proxy",
-    "https_proxy",
-    "ftp_proxy",
-    "no_proxy",
-    "all_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "FTP_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "REQUESTS_CA_BUNDLE",
-    // Where package managers keep their things; none of these chooses a compiler.
-    "APT_CONFIG",
-    "DEBIAN_FRONTEND",
-    "RUSTUP_HOME",
-    "CARGO_HOME",
-    "RUSTUP_DIST_SERVER",
-    "RUSTUP_UPDATE_ROOT",
-    "RUSTUP_AUTO_INSTALL",
-    // Documented by the kernel for its users.
-    "KCFLAGS",
-    "KAFLAGS",
-    "KRUSTFLAGS",
-    "LIBCLANG_PATH",
-    "RUST_LIB_SRC",
-];
-
-/// The same for families of variables.
-const INHERITED_PREFIXES: &[&str] = &[
-    "SSL_",
-    "PIP_",
-    "CCACHE_",
-    "XDG_",
-    "CARGO_HTTP_",
-    "CARGO_NET_",
-    "CARGO_REGISTRIES_",
-    "CARGO_REGISTRY_",
-    "CARGO_SOURCE_",
-];
-
-/// Variables whose silent loss would surprise: named in the log.
-const TOOLCHAIN_PREFIXES: &[&str] = &[
-    "RUSTC",
-    "RUSTDOC",
-    "RUSTUP_TOOLCHAIN",
-    "RUSTFLAGS",
-    "MAKE",
-    "MFLAGS",
-    "CC",
-    "HOSTCC",
-    "LLVM",
-];
 
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 static DRY_RUN: AtomicBool = AtomicBool::new(false);
-
-/// Process groups of the children that run now.
-static GROUPS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// Sets what `-v` and `--dry-run` mean for every command.
 pub fn set_mode(verbose: bool, dry_run: bool) {
     VERBOSE.store(verbose, Ordering::Relaxed);
     DRY_RUN.store(dry_run, Ordering::Relaxed);
-}
-
-/// Makes SIGINT, SIGTERM and SIGHUP end the children first and then us.
-pub fn end_children_on_signals() -> anyhow::Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .context("cannot install signal handlers")?;
-    std::thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            // Held until the process ends: no child starts from now on.
-            let groups = groups();
-            end_groups(&groups);
-            eprintln!("interrupted; the next run takes up from here");
-            std::process::exit(128 + signal);
-        }
-    });
-    Ok(())
-}
-
-fn groups() -> MutexGuard<'static, BTreeSet<u32>> {
-    GROUPS
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-/// Asks every group to end, waits at most two seconds for the leaders, and
-/// kills what is left.
-fn end_groups(groups: &BTreeSet<u32>) {
-    use rustix::process::Signal;
-    for &group in groups {
-        signal_group(group, Signal::TERM);
-    }
-    for _ in 0..200 {
-        if !groups.iter().any(|&group| runs(group)) {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    for &group in groups {
-        signal_group(group, Signal::KILL);
-    }
-}
-
-/// Whether a process runs; one that only waits to be reaped does not.
-fn runs(pid: u32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return false;
-    };
-    // The name before the state may itself contain blanks and brackets.
-    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
-    !state.is_some_and(|state| state.starts_with(['Z', 'X']))
-}
-
-fn pid(raw: u32) -> Option<rustix::process::Pid> {
-    rustix::process::Pid::from_raw(i32::try_from(raw).ok()?)
-}
-
-fn signal_group(group: u32, signal: rustix::process::Signal) {
-    if let Some(group) = pid(group) {
-        // A group that has gone meanwhile is what we want.
-        let _ = rustix::process::kill_process_group(group, signal);
-    }
 }
 
 /// Where the standard input of a child comes from.
@@ -332,11 +204,11 @@ impl Cmd {
             .reader()
             .with_context(|| format!("cannot start {}", self.name()))?;
         let pids = handle.pids();
-        Ok(Reader {
+        Ok(Reader::new(
             handle,
-            guard: Registered::new(groups, pids),
-            name: self.name(),
-        })
+            Registered::new(groups, pids),
+            self.name(),
+        ))
     }
 
     /// Starts the command with its standard input fed by `feed` and its output
@@ -412,7 +284,7 @@ impl Cmd {
             fs::create_dir_all(folder)?;
         }
         let mut file = append(log)?;
-        let dropped = dropped();
+        let dropped = environment::dropped();
         if !dropped.is_empty() && file.metadata()?.len() == 0 {
             writeln!(file, "# not passed on: {}", dropped.join(" "))?;
         }
@@ -421,7 +293,8 @@ impl Cmd {
     }
 
     fn expression(&self) -> duct::Expression {
-        let mut expression = duct::cmd(&self.program, &self.args).full_env(self.environment());
+        let mut expression = duct::cmd(&self.program, &self.args)
+            .full_env(environment::of(self.dir.as_deref(), &self.env));
         if let Some(dir) = &self.dir {
             expression = expression.dir(dir);
         }
@@ -436,35 +309,6 @@ impl Cmd {
         }
     }
 
-    fn environment(&self) -> Vec<(OsString, OsString)> {
-        let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
-            .filter(|(name, _)| name.to_str().is_some_and(inherited))
-            .collect();
-        let mut set = |name: &str, value: &OsStr| env.push((name.into(), value.to_owned()));
-        set("LC_ALL", OsStr::new("C"));
-        // The same kernel from the same input, and a compiler cache that hits.
-        set(
-            "KBUILD_BUILD_TIMESTAMP",
-            OsStr::new("2026-01-01 00:00:00 UTC"),
-        );
-        set("KBUILD_BUILD_USER", OsStr::new("rext2"));
-        set("KBUILD_BUILD_HOST", OsStr::new("rext2"));
-        set("KBUILD_BUILD_VERSION", OsStr::new("1"));
-        set("GIT_CONFIG_NOSYSTEM", OsStr::new("1"));
-        set(
-            "GIT_CONFIG_GLOBAL",
-            OsStr::new(concat!(env!("CARGO_MANIFEST_DIR"), "/gitconfig")),
-        );
-        set("GIT_TERMINAL_PROMPT", OsStr::new("0"));
-        set("GIT_OPTIONAL_LOCKS", OsStr::new("0"));
-        if let Some(parent) = self.dir.as_deref().and_then(Path::parent) {
-            // git below another work tree would act on that one, or on nothing.
-            set("GIT_CEILING_DIRECTORIES", parent.as_os_str());
-        }
-        env.extend(self.env.iter().cloned());
-        env
-    }
-
     fn start(&self, expression: duct::Expression) -> anyhow::Result<Running> {
         self.show();
         let groups = groups();
@@ -473,168 +317,8 @@ impl Cmd {
             .start()
             .with_context(|| format!("cannot start {}", self.name()))?;
         let pids = handle.pids();
-        Ok(Running {
-            handle,
-            guard: Registered::new(groups, pids),
-        })
+        Ok(Running::new(handle, Registered::new(groups, pids)))
     }
-}
-
-fn own_group(command: &mut std::process::Command) -> std::io::Result<()> {
-    command.process_group(0);
-    Ok(())
-}
-
-fn inherited(name: &str) -> bool {
-    INHERITED.contains(&name)
-        || INHERITED_PREFIXES
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
-}
-
-fn dropped() -> Vec<String> {
-    let mut names: Vec<String> = std::env::vars_os()
-        .filter_map(|(name, _)| name.into_string().ok())
-        .filter(|name| {
-            TOOLCHAIN_PREFIXES
-                .iter()
-                .any(|prefix| name.starts_with(prefix))
-                && !inherited(name)
-        })
-        .collect();
-    names.sort();
-    names
-}
-
-/// Keeps process groups in the list of those to end with us.
-struct Registered(Vec<u32>);
-
-impl Registered {
-    fn new(mut groups: MutexGuard<'_, BTreeSet<u32>>, pids: Vec<u32>) -> Self {
-        groups.extend(&pids);
-        Registered(pids)
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        let mut groups = groups();
-        for pid in &self.0 {
-            groups.remove(pid);
-        }
-    }
-}
-
-/// A child that runs; it is ended when this value goes away.
-pub struct Running {
-    handle: duct::Handle,
-    guard: Registered,
-}
-
-impl Running {
-    /// The process number, also of its process group.
-    pub fn pid(&self) -> Option<u32> {
-        self.guard.0.first().copied()
-    }
-
-    /// Waits for the end.
-    pub fn wait(&mut self) -> anyhow::Result<ExitStatus> {
-        Ok(self
-            .handle
-            .wait()
-            .context("cannot wait for a child")?
-            .status)
-    }
-
-    /// Waits at most so long; `None` if it still runs.
-    pub fn wait_timeout(&mut self, limit: Duration) -> anyhow::Result<Option<ExitStatus>> {
-        let output = self
-            .handle
-            .wait_timeout(limit)
-            .context("cannot wait for a child")?;
-        Ok(output.map(|output| output.status))
-    }
-
-    /// The status if it has ended.
-    pub fn try_wait(&mut self) -> anyhow::Result<Option<ExitStatus>> {
-        let output = self.handle.try_wait().context("cannot wait for a child")?;
-        Ok(output.map(|output| output.status))
-    }
-
-    /// Ends it and everything it started: asks first, kills after two seconds.
-    pub fn end(&mut self) {
-        if !matches!(self.try_wait(), Ok(Some(_))) {
-            end_groups(&self.guard.0.iter().copied().collect());
-        }
-    }
-
-    /// Kills it and everything it started, at once.
-    pub fn kill(&mut self) {
-        if !matches!(self.try_wait(), Ok(Some(_))) {
-            for &group in &self.guard.0 {
-                signal_group(group, rustix::process::Signal::KILL);
-            }
-        }
-    }
-
-    fn output(self) -> anyhow::Result<std::process::Output> {
-        let output = self.handle.wait().context("cannot wait for a child")?;
-        Ok(output.clone())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-/// The standard output of a child as a stream.
-pub struct Reader {
-    handle: duct::ReaderHandle,
-    guard: Registered,
-    name: String,
-}
-
-impl std::io::Read for Reader {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        (&self.handle).read(buffer)
-    }
-}
-
-impl Reader {
-    /// After the end of the stream: an error if the child failed.
-    pub fn finish(self) -> anyhow::Result<()> {
-        match self
-            .handle
-            .try_wait()
-            .with_context(|| format!("cannot wait for {}", self.name))?
-        {
-            Some(output) if output.status.success() => Ok(()),
-            Some(output) => bail!(
-                "{} ended with {}{}",
-                self.name,
-                output.status,
-                tail(&String::from_utf8_lossy(&output.stderr), 6)
-            ),
-            None => bail!("{} was left before its end", self.name),
-        }
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        if !matches!(self.handle.try_wait(), Ok(Some(_))) {
-            end_groups(&self.guard.0.iter().copied().collect());
-        }
-    }
-}
-
-fn status_is_our_kill(status: ExitStatus) -> bool {
-    use std::os::unix::process::ExitStatusExt as _;
-    status.signal().is_some_and(|signal| {
-        signal == signal_hook::consts::SIGTERM || signal == signal_hook::consts::SIGKILL
-    })
 }
 
 fn append(log: &Path) -> anyhow::Result<fs::File> {
@@ -672,131 +356,4 @@ pub fn which(program: &str) -> Option<PathBuf> {
         .find(|file| {
             rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file()
         })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_line_can_be_pasted_into_a_shell() {
-        let cmd = Cmd::new("make")
-            .arg("CC=ccache clang-19")
-            .arg("it's")
-            .arg("")
-            .env("A", "b c")
-            .dir("/x y");
-        assert_eq!(
-            cmd.dry(),
-            r"cd '/x y' && A='b c' make 'CC=ccache clang-19' 'it'\''s' ''"
-        );
-    }
-
-    #[test]
-    fn a_failing_command_quotes_its_own_output_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("sub/log");
-        Cmd::new("echo").arg("before").run(&log).unwrap();
-        let error = Cmd::new("sh")
-            .args(["-c", "echo out; echo err >&2; exit 3"])
-            .run(&log)
-            .unwrap_err();
-        let text = format!("{error:#}");
-        assert!(
-            text.contains("exit status: 3") && text.contains("\n  out\n  err"),
-            "{text}"
-        );
-        assert!(!text.contains("before"), "{text}");
-        let log = std::fs::read_to_string(log).unwrap();
-        assert!(log.contains("$ echo before\nbefore\n"), "{log}");
-    }
-
-    #[test]
-    fn a_missing_program_is_named() {
-        let error = Cmd::new("no-such-program-of-rext2").read().unwrap_err();
-        assert!(format!("{error:#}").contains("cannot start no-such-program-of-rext2"));
-    }
-
-    #[test]
-    fn toolchain_variables_do_not_pass() {
-        for name in [
-            "RUSTC",
-            "RUSTUP_TOOLCHAIN",
-            "MAKEFLAGS",
-            "CARGO_MANIFEST_DIR",
-            "CARGO",
-            "RUSTFLAGS",
-            "LD_LIBRARY_PATH",
-            "ARCH",
-        ] {
-            assert!(!inherited(name), "{name}");
-        }
-        for name in [
-            "PATH",
-            "CCACHE_DIR",
-            "SSL_CERT_FILE",
-            "https_proxy",
-            "CARGO_HOME",
-        ] {
-            assert!(inherited(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_child_is_ended_with_its_own_children() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
-        // The grandchild does not hear the polite signal.
-        let script = "sh -c 'trap \"\" TERM; echo $$; sleep 100; sleep 100' & wait";
-        let mut child = Cmd::new("sh").args(["-c", script]).spawn(&log).unwrap();
-        let grandchild: u32 = loop {
-            assert!(
-                child
-                    .wait_timeout(Duration::from_millis(20))
-                    .unwrap()
-                    .is_none()
-            );
-            let text = std::fs::read_to_string(&log).unwrap();
-            if let Some(pid) = text.lines().last().and_then(|line| line.parse().ok()) {
-                break pid;
-            }
-        };
-        assert!(runs(grandchild));
-        child.end();
-        for _ in 0..100 {
-            if !runs(grandchild) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("process {grandchild} is still there");
-    }
-
-    #[test]
-    fn a_child_is_fed() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
-        let feed = |pipe: &mut dyn std::io::Write| Ok(pipe.write_all(b"one two")?);
-        Cmd::new("wc").arg("-w").feed(&log, feed).unwrap();
-        assert!(std::fs::read_to_string(&log).unwrap().ends_with("\n2\n"));
-        assert_eq!(Cmd::new("cat").stdin("x\n").read().unwrap(), "x");
-        assert_eq!(Cmd::new("cat").read().unwrap(), "");
-    }
-
-    #[test]
-    fn feeding_a_child_that_dies_reports_the_child() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
-        let error = Cmd::new("sh")
-            .args(["-c", "echo broken; exit 9"])
-            .feed(&log, |pipe| {
-                // More than a pipe holds.
-                for _ in 0..64 {
-                    pipe.write_all(&[0; 1 << 16])?;
-                }
-                Ok(())
-            })
-            .unwrap_err();
-        assert!(format!("{error:#}").contains("exit status: 9"), "{error:#}");
-    }
 }

@@ -186,7 +186,7 @@ pub fn rustc(project: &Project) -> Found<PathBuf> {
 }
 
 /// Candidates: rustup's default toolchain, then what the system has.
-pub fn rustcs(project: &Project) -> Vec<PathBuf> {
+fn rustcs(project: &Project) -> Vec<PathBuf> {
     let mut found = Vec::new();
     if let Some(rustup) = rustup()
         && let Ok(path) = Cmd::new(rustup)
@@ -198,9 +198,7 @@ pub fn rustcs(project: &Project) -> Vec<PathBuf> {
     }
     let system = Path::new("/usr/bin/rustc");
     if system.is_file() {
-        found.push(
-            fs::canonicalize(system).map_or_else(|_| system.to_owned(), |_| system.to_owned()),
-        );
+        found.push(system.to_owned());
     }
     found
 }

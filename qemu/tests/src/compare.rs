@@ -34,6 +34,8 @@ use std::time::{Duration, Instant};
 const SHOWN: usize = 20;
 /// This much of each end and of the middle of a hole is read.
 const SAMPLE: u64 = 64 << 10;
+/// Threads that read: most of the time goes into waiting for the disk.
+const READERS: usize = 8;
 /// Files up to this size are read whole, without asking for their holes.
 const SMALL: u64 = 64 << 10;
 const STEP: usize = 256 << 10;
@@ -116,11 +118,9 @@ fn records(device: &Path, fs: &str, like: Option<&Records>) -> Result<(Records, 
         }
         Ok(record)
     };
-    // One thread a processor: most of the time goes into waiting for the disk.
-    let threads = thread::available_parallelism().map_or(1, |count| count.get());
     let records = thread::scope(|scope| -> Result<Records> {
         let jobs: Vec<_> = found
-            .chunks(found.len().div_ceil(threads))
+            .chunks(found.len().div_ceil(READERS))
             .map(|part| {
                 scope.spawn(|| -> Result<Vec<(PathBuf, Record)>> {
                     let mut buffer = vec![0; STEP];

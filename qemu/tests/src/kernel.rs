@@ -58,6 +58,15 @@ pub fn slabs(prefix: &str) -> Option<Vec<(String, u64)>> {
         .collect()
 }
 
+/// How many times longer than usual things take: a kernel that watches its
+/// locks watches its memory, too.
+pub fn slowness() -> u32 {
+    match Path::new("/proc/lockdep").exists() {
+        true => 4,
+        false => 1,
+    }
+}
+
 /// Drops clean pages, dentries and inodes.
 pub fn drop_caches() -> Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop the caches")

@@ -25,23 +25,24 @@ pub struct Package {
     options: Vec<String>,
 }
 
-/// Asks apt for the newest package of the base.
-pub fn newest(project: &Project) -> anyhow::Result<Package> {
+/// Asks apt for the newest package of the base: by the system's lists, which an
+/// administrator keeps fresh, or by lists of our own that are fetched now.
+/// Neither needs root.
+pub fn newest(project: &Project, fresh: bool) -> anyhow::Result<Package> {
     let name = &project.base.package;
     if sh::which("apt-get").is_none() {
         return Err(exit::error(
             Exit::Fetch,
             format!(
-                "cannot get {name}: this is not Debian (no apt-get); give a source with --linux DIR or --tarball FILE"
+                "cannot get {name}: this is not Debian (no apt-get); \
+                 give a source with --linux DIR or --tarball FILE"
             ),
         ));
     }
-    // As the user first: the system's lists, which an administrator keeps fresh.
     let options = vec!["-oAPT::Sandbox::User=root".to_owned()];
-    if let Some(package) = ask(name, &options)? {
+    if !fresh && let Some(package) = ask(name, &options)? {
         return Ok(package);
     }
-    // No lists, or without the package: lists of our own need no root.
     let options = own_lists(project, options)?;
     ask(name, &options)?.with_context(|| {
         format!(

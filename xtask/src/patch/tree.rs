@@ -120,11 +120,14 @@ pub fn move_to(source: &Source, commit: &str, log: &Path) -> anyhow::Result<()> 
     if lock.exists() {
         fs::remove_file(lock)?;
     }
-    Cmd::git(&source.git)
-        .args(["checkout", "--force", "--quiet", "-B", WORK_BRANCH, commit])
-        .run(log)?;
+    checkout(source, commit).run(log)?;
     fs::remove_file(moving(source))?;
     Ok(())
+}
+
+/// The command that moves branch and work tree.
+pub fn checkout(source: &Source, commit: &str) -> Cmd {
+    Cmd::git(&source.git).args(["checkout", "--force", "--quiet", "-B", WORK_BRANCH, commit])
 }
 
 /// Puts everything that the tree holds under a ref, so that discarding loses

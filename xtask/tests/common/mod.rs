@@ -6,6 +6,7 @@
 
 use clap::Parser as _;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -131,6 +132,115 @@ pub fn git_in(folder: &Path, args: &[&str]) -> String {
         .unwrap()
         .trim_end()
         .to_owned()
+}
+
+impl Lab {
+    /// The program itself on this lab.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command
+            .args(args)
+            .env("REXT2_ROOT", self.path("root"))
+            .env("REXT2_CACHE", self.path("cache"))
+            .env("CARGO_TARGET_DIR", self.path("target"))
+            .env_remove("CI")
+            .stdin(std::process::Stdio::null());
+        // The lab's own source, unless the test names another.
+        if !args.contains(&"--tarball") {
+            command.arg("--linux").arg(self.path("linux"));
+        }
+        command
+    }
+
+    /// Runs the program; it must end well. Returns what it said on stderr.
+    pub fn succeeds(&self, args: &[&str]) -> String {
+        let output = self.command(args).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{args:?}: {text}");
+        text
+    }
+
+    /// Runs the program; it must end with this code. Returns what it said on stderr.
+    pub fn fails(&self, code: i32, args: &[&str]) -> String {
+        let output = self.command(args).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        text
+    }
+
+    /// Puts a shell script before the program of the same name, which it finds as $REAL.
+    pub fn fake(&self, name: &str, script: &str) {
+        let real = xtask::sh::which(name).unwrap_or_default();
+        let file = self.path("fakes").join(name);
+        self.write(
+            &format!("fakes/{name}"),
+            &format!("#!/bin/sh\nREAL={}\n{script}\n", real.display()),
+        );
+        fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    /// PATH with the fakes first.
+    pub fn path_with_fakes(&self) -> std::ffi::OsString {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::join_paths(
+            std::iter::once(self.path("fakes")).chain(std::env::split_paths(&path)),
+        )
+        .unwrap()
+    }
+
+    /// Runs the program with the fakes.
+    pub fn run_with_fakes(&self, args: &[&str]) -> std::process::Output {
+        self.command(args)
+            .env("PATH", self.path_with_fakes())
+            .output()
+            .unwrap()
+    }
+
+    /// A shell with the fakes and the lab's folders.
+    pub fn shell_with_fakes(&self, script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", script])
+            .env("PATH", self.path_with_fakes())
+            .env("REXT2_ROOT", self.path("root"))
+            .env("REXT2_CACHE", self.path("cache"))
+            .env("CARGO_TARGET_DIR", self.path("target"))
+            .stdout(std::process::Stdio::null());
+        shell
+    }
+
+    /// Starts the program with the fakes.
+    pub fn spawn_with_fakes(&self, args: &[&str]) -> std::process::Child {
+        self.command(args)
+            .env("PATH", self.path_with_fakes())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+}
+
+/// Names, contents and times of everything below a folder.
+pub fn everything(folder: &Path) -> Vec<(PathBuf, u64, i64, i64, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let content = if meta.is_file() {
+                fs::read(&path).unwrap()
+            } else {
+                Vec::new()
+            };
+            if meta.is_dir() {
+                folders.push(path.clone());
+            }
+            found.push((path, meta.len(), meta.mtime(), meta.mtime_nsec(), content));
+        }
+    }
+    found.sort();
+    found
 }
 
 /// The code and text of an error.

@@ -4,9 +4,21 @@
 
 #include <linux/buffer_head.h>
 
-struct buffer_head *rust_helper_sb_bread(struct super_block *sb, sector_t block)
+/*
+ * b_count does not saturate. A buffer of which that many references have been
+ * leaked counts as one that cannot be read, so that the count never wraps.
+ */
+struct buffer_head *rust_helper_fs_sb_bread(struct super_block *sb,
+					    sector_t block)
 {
-	return sb_bread(sb, block);
+	struct buffer_head *bh = sb_bread(sb, block);
+
+	if (bh && atomic_read(&bh->b_count) > INT_MAX / 2) {
+		brelse(bh);
+		return NULL;
+	}
+
+	return bh;
 }
 
 void rust_helper_sb_breadahead(struct super_block *sb, sector_t block)

@@ -35,6 +35,23 @@ void *rust_helper_fs_alloc_inode_sb(struct super_block *sb,
 	return alloc_inode_sb(sb, cache, GFP_KERNEL);
 }
 
+/*
+ * i_count does not saturate. An inode of which that many references have been
+ * leaked is not handed out any more, so that the count never wraps.
+ */
+struct inode *rust_helper_fs_iget_locked(struct super_block *sb,
+					 unsigned long ino)
+{
+	struct inode *inode = iget_locked(sb, ino);
+
+	if (inode && atomic_read(&inode->i_count) > INT_MAX / 2) {
+		iput(inode);
+		return NULL;
+	}
+
+	return inode;
+}
+
 /* I_NEW is read under i_lock, as every reader of i_state has to. */
 bool rust_helper_fs_inode_is_new(struct inode *inode)
 {
@@ -62,12 +79,17 @@ void rust_helper_fs_isolate_busy_inodes(struct super_block *sb)
 	spin_lock(&sb->s_inode_list_lock);
 	list_for_each_entry(inode, &sb->s_inodes, i_sb_list) {
 		spin_lock(&inode->i_lock);
+		if (inode->i_state & (I_FREEING | I_WILL_FREE)) {
+			spin_unlock(&inode->i_lock);
+			continue;
+		}
 		__iget(inode);
 		spin_unlock(&inode->i_lock);
 		spin_unlock(&sb->s_inode_list_lock);
 
 		remove_inode_hash(inode);
-		inode_io_list_del(inode);
+		if (!list_empty(&inode->i_io_list))
+			inode_io_list_del(inode);
 		busy = true;
 
 		spin_lock(&sb->s_inode_list_lock);
@@ -114,6 +136,11 @@ struct timespec64 rust_helper_inode_set_ctime(struct inode *inode,
 					      time64_t sec, long nsec)
 {
 	return inode_set_ctime(inode, sec, nsec);
+}
+
+bool rust_helper_fs_is_named_directory(struct inode *inode)
+{
+	return S_ISDIR(inode->i_mode) && !hlist_empty(&inode->i_dentry);
 }
 
 bool rust_helper_IS_NOSEC(struct inode *inode)

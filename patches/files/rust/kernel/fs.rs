@@ -18,6 +18,7 @@
 //! | `struct file_operations` of a regular file | [`file::Operations`] |
 //! | `struct address_space_operations` | [`aops::Operations`] |
 //! | `struct iomap_ops` | one trait for each use: [`iomap::Lookup`], [`iomap::Overwrite`], [`iomap::Alloc`] |
+//! | `struct xattr_handler` | [`xattr::Operations`] |
 //! | `struct buffer_head` | [`BufHead`](buffer::BufHead) |
 //!
 //! A file system implements [`FileSystem`], chooses the operations of each inode when it sets the
@@ -70,6 +71,7 @@ pub mod iomap;
 pub mod lock;
 pub mod sb;
 pub mod symlink;
+pub mod xattr;
 
 pub use inode::{INode, IRef};
 pub use sb::SuperBlock;
@@ -110,6 +112,9 @@ pub trait FileSystem: Declared + Send + Sync + 'static {
 
     /// The mount options (`fc->fs_private`).
     type Params: Default + Send;
+
+    /// Extended attributes, or [`xattr::Unsupported`].
+    type Xattr: xattr::Operations<FileSystem = Self>;
 
     /// Makes the private part of an inode that has just been allocated.
     fn init_inode_data() -> impl PinInit<Self::INodeData, crate::error::Error>;
@@ -263,6 +268,11 @@ pub struct Registration<T: FileSystem> {
 
 impl<T: FileSystem> Drop for Registration<T> {
     fn drop(&mut self) {
+        // Code that is built in stays, and so does its file system.
+        // SAFETY: The type is not being registered: that ended with the creation of `self`.
+        if self.registered && unsafe { (*self.fs_type.fs.get()).owner.is_null() } {
+            return;
+        }
         if self.registered {
             // SAFETY: Registered, by the type invariant. It can only fail for a type that is not.
             unsafe { bindings::unregister_filesystem(self.fs_type.fs.get()) };

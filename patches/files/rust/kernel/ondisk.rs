@@ -53,6 +53,7 @@ little_endian!(Le64, u64);
 ///
 /// The number behind the name is the size in bytes. The compiler refuses a structure of another
 /// size, one with padding, and one with a member that is not made of [`AsBytes`] + [`FromBytes`].
+/// Attributes other than documentation are not accepted: they could change what is checked.
 ///
 /// # Examples
 ///
@@ -81,16 +82,16 @@ little_endian!(Le64, u64);
 #[macro_export]
 macro_rules! on_disk {
     ($(
-        $(#[$meta:meta])*
+        $(#[doc = $doc:expr])*
         $vis:vis struct $name:ident($size:literal) {
-            $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty,)*
+            $($(#[doc = $field_doc:expr])* $field_vis:vis $field:ident: $type:ty,)*
         }
     )*) => {$(
-        $(#[$meta])*
+        $(#[doc = $doc])*
         #[derive(Clone, Copy)]
         #[repr(C)]
         $vis struct $name {
-            $($(#[$field_meta])* $field_vis $field: $type,)*
+            $($(#[doc = $field_doc])* $field_vis $field: $type,)*
         }
 
         const _: () = {
@@ -99,8 +100,8 @@ macro_rules! on_disk {
                 ::core::mem::size_of::<T>()
             }
             let members = 0 $(+ members_are_plain_bytes::<$type>())*;
-            assert!(members == $size, "the members do not add up to the size, or leave padding");
-            assert!(::core::mem::size_of::<$name>() == $size, "the structure has another size");
+            ::core::assert!(members == $size, "the members do not add up to the size, or leave padding");
+            ::core::assert!(::core::mem::size_of::<$name>() == $size, "the structure has another size");
         };
 
         // SAFETY: The members are `FromBytes` and fill the structure, as the constant above

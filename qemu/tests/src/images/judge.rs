@@ -3,7 +3,7 @@
 //! Compares the answers of an image with the table, and what rext2 logged with
 //! the rule: one line for each failed call, naming the field; none otherwise.
 
-use super::probe::{Answer, UNSUPPORTED};
+use super::probe::Answer;
 use super::table::Row;
 use anyhow::{Result, bail};
 
@@ -16,9 +16,7 @@ pub fn judge(row: &Row, answers: &[Answer], rext2: bool) -> Result<()> {
     let mut faults = Vec::new();
     for answer in answers {
         let wanted = right.to(&answer.call);
-        // Extended attributes may be absent, but not wrong.
-        let absent = answer.call.starts_with("xattr.") && answer.value == UNSUPPORTED;
-        if answer.value != wanted && !(rext2 && absent) {
+        if answer.value != wanted {
             faults.push(format!(
                 "{}: {}, but {wanted} is right",
                 answer.call, answer.value

@@ -20,7 +20,7 @@ use std::path::Path;
 const READ_LIMIT: u64 = 1 << 20;
 
 /// The answer of a driver without extended attributes.
-pub const UNSUPPORTED: &str = "unsupported";
+const UNSUPPORTED: &str = "unsupported";
 
 /// One call's name, its answer and the file system's log lines about it.
 #[derive(Debug)]
@@ -244,8 +244,10 @@ fn rdev(path: &Path) -> Result<String, Errno> {
 fn xattrs(path: &Path) -> Result<String, Errno> {
     let mut names = [0; 1024];
     let mut value = [0; 1024];
-    if lgetxattr(path, "trusted.rext2-none", &mut value[..]) == Err(Errno::OPNOTSUPP) {
-        return Ok(UNSUPPORTED.into());
+    match lgetxattr(path, "trusted.rext2-none", &mut value[..]) {
+        Ok(_) | Err(Errno::NODATA) => {}
+        Err(Errno::OPNOTSUPP) => return Ok(UNSUPPORTED.into()),
+        Err(error) => return Err(error),
     }
     let length = llistxattr(path, &mut names[..])?;
     let mut found = Vec::new();

@@ -46,8 +46,8 @@ impl<'a> BufHead<'a> {
     /// not change.
     pub(super) unsafe fn read(sb: *mut bindings::super_block, block: u64) -> Result<Self> {
         // SAFETY: By the safety requirements.
-        let bh = unsafe { bindings::sb_bread(sb, block) };
-        // INVARIANT: `sb_bread` returns a buffer that is up to date, with a reference.
+        let bh = unsafe { bindings::fs_sb_bread(sb, block) };
+        // INVARIANT: It returns a buffer that is up to date, with a reference.
         Ok(BufHead {
             bh: NonNull::new(bh).ok_or(EIO)?,
             _sb: PhantomData,
@@ -99,6 +99,28 @@ impl<'a> BufHead<'a> {
         };
         // SAFETY: All bytes are set, and every bit pattern is a value of `S`.
         Ok(unsafe { value.assume_init() })
+    }
+
+    /// Loads a little-endian number at `offset`, a multiple of 4.
+    ///
+    /// It is one load. A value of which others store parts is still one of the values that were
+    /// there.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` if it is not within the block, or not aligned.
+    pub fn load_le32(&self, offset: usize) -> Result<u32> {
+        self.check(offset, size_of::<u32>())?;
+        if offset % size_of::<u32>() != 0 {
+            return Err(ERANGE);
+        }
+        // SAFETY: The data of a buffer is aligned to the block size, and the number is within it.
+        // It is loaded as `READ_ONCE()` does, because others may store at the same time.
+        let raw = unsafe {
+            let data = (*self.bh.as_ptr()).b_data;
+            data.add(offset).cast::<u32>().read_volatile()
+        };
+        Ok(u32::from_le(raw))
     }
 
     /// Copies values from `offset` on, as many as there is room for.

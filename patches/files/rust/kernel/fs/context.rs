@@ -134,7 +134,7 @@ impl Options<'_> {
 pub(super) struct Tables<T>(PhantomData<T>);
 
 impl<T: FileSystem> Tables<T> {
-    const OPS: bindings::fs_context_operations = bindings::fs_context_operations {
+    const OPS: &'static bindings::fs_context_operations = &bindings::fs_context_operations {
         free: Some(Self::free),
         get_tree: Some(Self::get_tree),
         parse_param: Some(Self::parse_param),
@@ -169,7 +169,7 @@ impl<T: FileSystem> Tables<T> {
             // SAFETY: The context is valid and in use by this task only.
             unsafe {
                 (*fc).fs_private = KBox::into_raw(params).cast();
-                (*fc).ops = &Self::OPS;
+                (*fc).ops = Self::OPS;
             }
             Ok(0)
         })

@@ -11,9 +11,9 @@
 use super::{FileSystem, IRef};
 use crate::{
     bindings,
-    error::{from_err_ptr, Result},
+    error::{code::*, from_err_ptr, Result},
 };
-use core::{marker::PhantomData, ptr, ptr::NonNull};
+use core::{cell::Cell, marker::PhantomData, ptr, ptr::NonNull};
 
 /// Binds a dentry to the call that it is an argument of, and to the task that runs the call.
 type Call<'a, T> = PhantomData<(fn(&'a ()) -> &'a (), T, *mut ())>;
@@ -26,23 +26,28 @@ type Call<'a, T> = PhantomData<(fn(&'a ()) -> &'a (), T, *mut ())>;
 /// are stable.
 pub struct Unhashed<'a, T: FileSystem> {
     dentry: NonNull<bindings::dentry>,
+    answer: &'a Cell<*mut bindings::dentry>,
     _call: Call<'a, T>,
 }
 
-/// Proof that a lookup was answered; null, or a dentry that was there already.
+/// Proof that a lookup was answered.
 pub struct Spliced<'a> {
-    pub(super) dentry: *mut bindings::dentry,
     _brand: PhantomData<fn(&'a ()) -> &'a ()>,
 }
 
 impl<'a, T: FileSystem> Unhashed<'a, T> {
     /// # Safety
     ///
-    /// `dentry` is the one that `lookup` was called with, and the call lasts for `'a`.
-    pub(super) unsafe fn new(dentry: NonNull<bindings::dentry>) -> Self {
+    /// `dentry` is the one that `lookup` was called with, and the call lasts for `'a`. The caller
+    /// takes the reference that is stored in `answer`.
+    pub(super) unsafe fn new(
+        dentry: NonNull<bindings::dentry>,
+        answer: &'a Cell<*mut bindings::dentry>,
+    ) -> Self {
         // INVARIANT: `lookup` is called for such dentries only.
         Self {
             dentry,
+            answer,
             _call: PhantomData,
         }
     }
@@ -63,10 +68,10 @@ impl<'a, T: FileSystem> Unhashed<'a, T> {
         let inode = inode.map_or(ptr::null_mut(), IRef::into_raw);
         // SAFETY: The dentry is as the call wants it, by the type invariant; the call consumes the
         // reference to the inode, even if it fails.
-        let dentry =
+        let answer =
             from_err_ptr(unsafe { bindings::d_splice_alias(inode, self.dentry.as_ptr()) })?;
+        self.answer.set(answer);
         Ok(Spliced {
-            dentry,
             _brand: PhantomData,
         })
     }
@@ -108,12 +113,20 @@ impl<'a, T: FileSystem> Negative<'a, T> {
     }
 
     /// Gives the dentry an inode that has been finished.
-    pub fn instantiate(self, inode: IRef<'_, T>) -> Created<'a> {
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` for a directory that has a name already.
+    pub fn instantiate(self, inode: IRef<'_, T>) -> Result<Created<'a>> {
+        // SAFETY: The inode is in use.
+        if unsafe { bindings::fs_is_named_directory(inode.as_ptr()) } {
+            return Err(EEXIST);
+        }
         // SAFETY: The dentry is negative, by the type invariant; the call consumes the reference.
         unsafe { bindings::d_instantiate(self.dentry.as_ptr(), inode.into_raw()) };
-        Created {
+        Ok(Created {
             _brand: PhantomData,
-        }
+        })
     }
 }
 

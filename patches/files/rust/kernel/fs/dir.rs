@@ -5,15 +5,20 @@
 use super::{
     compat,
     dentry::{Created, Negative, Spliced, Unhashed},
+    inode,
     lock::{Excl, Held, Shared},
-    FileSystem, INode, Ino, Offset,
+    xattr, FileSystem, INode, Ino, Offset,
 };
 use crate::{
     bindings,
     error::{code::*, from_result, Result, VTABLE_DEFAULT_ERROR},
     prelude::vtable,
 };
-use core::{marker::PhantomData, ptr::NonNull};
+use core::{
+    cell::Cell,
+    marker::PhantomData,
+    ptr::{self, NonNull},
+};
 
 /// The operations of a directory.
 #[vtable]
@@ -128,17 +133,27 @@ impl Emitter<'_> {
     /// Emits one name, and moves the position to `next` if it was taken.
     ///
     /// Returns whether it was. If not, the emitter is full: the name is asked for again.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` for a name that no file can have: an empty one, or one of more than 255 bytes.
     #[must_use = "a full emitter takes no more names"]
-    pub fn emit(&mut self, name: &[u8], ino: Ino, file_type: FileType, next: Offset) -> bool {
-        let Ok(len) = name.len().try_into() else {
-            return false;
-        };
+    pub fn emit(
+        &mut self,
+        name: &[u8],
+        ino: Ino,
+        file_type: FileType,
+        next: Offset,
+    ) -> Result<bool> {
+        if !(1..=bindings::NAME_MAX as usize).contains(&name.len()) {
+            return Err(EIO);
+        }
         // SAFETY: The context is valid and ours; the name has the given length.
         let taken = unsafe {
             bindings::dir_emit(
                 self.ctx.as_ptr(),
                 name.as_ptr(),
-                len,
+                name.len() as _,
                 ino,
                 file_type.as_raw(),
             )
@@ -146,7 +161,7 @@ impl Emitter<'_> {
         if taken {
             self.set_pos(next);
         }
-        taken
+        Ok(taken)
     }
 }
 
@@ -154,12 +169,14 @@ impl Emitter<'_> {
 pub(super) struct Tables<O>(PhantomData<O>);
 
 impl<O: Operations> Tables<O> {
-    pub(super) const INODE_OPS: bindings::inode_operations = bindings::inode_operations {
+    pub(super) const INODE_OPS: &'static bindings::inode_operations = &bindings::inode_operations {
         create: if O::HAS_CREATE {
             Some(compat::create::<O>)
         } else {
             None
         },
+        getattr: Some(inode::Tables::<O::FileSystem>::getattr),
+        listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
         lookup: Some(Self::lookup),
         mkdir: if O::HAS_MKDIR {
             Some(compat::mkdir::<O>)
@@ -170,7 +187,7 @@ impl<O: Operations> Tables<O> {
         ..unsafe { core::mem::zeroed() }
     };
 
-    pub(super) const FILE_OPS: bindings::file_operations = bindings::file_operations {
+    pub(super) const FILE_OPS: &'static bindings::file_operations = &bindings::file_operations {
         fsync: Some(compat::fsync),
         iterate_shared: Some(Self::iterate_shared),
         llseek: Some(bindings::generic_file_llseek),
@@ -193,11 +210,20 @@ impl<O: Operations> Tables<O> {
         };
         // SAFETY: The directory is in use, and the lock is held, during the call.
         let dir = unsafe { Held::new(INode::from_raw(dir)) };
+        let answer = Cell::new(ptr::null_mut());
         // SAFETY: It is the dentry of this call.
-        let dentry = unsafe { Unhashed::new(dentry) };
+        let dentry = unsafe { Unhashed::new(dentry, &answer) };
+        // Links may lead to longer names.
+        if dentry.name().len() > bindings::NAME_MAX as usize {
+            return ENAMETOOLONG.to_ptr();
+        }
         match O::lookup(dir, dentry) {
-            Ok(spliced) => spliced.dentry,
-            Err(e) => e.to_ptr(),
+            Ok(_) => answer.get(),
+            Err(e) => {
+                // SAFETY: Null, or a reference that the splicing returned and nobody took.
+                unsafe { bindings::dput(answer.get()) };
+                e.to_ptr()
+            }
         }
     }
 

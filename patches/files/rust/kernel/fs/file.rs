@@ -19,20 +19,28 @@
 //! is not held. [`Overwrite`] can only be submitted with a mapping that cannot allocate. Whatever
 //! needs more releases the shared lock, starts again with the exclusive one and is checked again.
 //!
-//! An IO that goes on in the background has consumed its request: who completes it may free it.
+//! An IO that goes on in the background has consumed its request: who completes it may free it. The
+//! request then has been answered, whatever the file system returns.
 
 use super::{
-    aops, compat,
+    aops, compat, inode,
     iomap::{self, to_count, LookupTable},
-    lock::{Excl, Guard, Held, Mode, Shared},
-    FileSystem, INode, Offset,
+    lock::{Excl, Guard, Shared},
+    xattr, FileSystem, INode, Offset,
 };
 use crate::{
     bindings,
-    error::{code::*, to_result, Error, Result, VTABLE_DEFAULT_ERROR},
+    error::{code::*, Result, VTABLE_DEFAULT_ERROR},
     prelude::vtable,
 };
-use core::{marker::PhantomData, ptr::NonNull};
+use core::{cell::Cell, marker::PhantomData, ptr::NonNull};
+
+mod write;
+
+pub use write::{
+    ExclCheck, ExclSubmit, ExclWrite, Locked, Overwrite, SharedCheck, SharedSubmit, WriteDone,
+    WriteReq,
+};
 
 /// The operations of a regular file.
 #[vtable]
@@ -86,11 +94,13 @@ type Brand<'k> = PhantomData<(fn(&'k ()) -> &'k (), *mut ())>;
 ///
 /// # Invariants
 ///
-/// `iocb` and `iter` are valid and used by this value only; the file of `iocb` is `inode`.
+/// `iocb` and `iter` are valid and used by this value only; the file of `iocb` is `inode`. `queued`
+/// is set once an IO in the background has taken `iocb` over.
 struct Request<'k, T: FileSystem> {
     iocb: NonNull<bindings::kiocb>,
     iter: NonNull<bindings::iov_iter>,
     inode: &'k INode<T>,
+    queued: &'k Cell<bool>,
     _brand: Brand<'k>,
 }
 
@@ -99,15 +109,44 @@ impl<'k, T: FileSystem> Request<'k, T> {
     ///
     /// The arguments are those of a call of `read_iter` or `write_iter` of a file of type `T`,
     /// which lasts for `'k`.
-    unsafe fn new(iocb: *mut bindings::kiocb, iter: *mut bindings::iov_iter) -> Result<Self> {
+    unsafe fn new(
+        iocb: *mut bindings::kiocb,
+        iter: *mut bindings::iov_iter,
+        queued: &'k Cell<bool>,
+    ) -> Result<Self> {
         // INVARIANT: By the safety requirements.
         Ok(Self {
             iocb: NonNull::new(iocb).ok_or(EINVAL)?,
             iter: NonNull::new(iter).ok_or(EINVAL)?,
             // SAFETY: The request pins the file, and the file pins the inode.
             inode: unsafe { INode::from_raw((*(*iocb).ki_filp).f_inode) },
+            queued,
             _brand: PhantomData,
         })
+    }
+
+    /// Submits direct IO; returns the number of bytes, which is 0 if it goes on in the background.
+    ///
+    /// # Safety
+    ///
+    /// `ops` is a table for files of type `T` and for the lock that is held.
+    unsafe fn direct(&self, ops: &'static bindings::iomap_ops, flags: u32) -> Result<usize> {
+        // SAFETY: The arguments are valid and ours, by the type invariant.
+        let ret = unsafe {
+            bindings::fs_iomap_dio_rw(
+                self.iocb.as_ptr(),
+                self.iter.as_ptr(),
+                ops,
+                core::ptr::null(),
+                flags,
+            )
+        };
+        if ret == -(bindings::EIOCBQUEUED as isize) {
+            // INVARIANT: The IO has taken the request over.
+            self.queued.set(true);
+            return Ok(0);
+        }
+        to_count(ret)
     }
 
     fn has_flag(&self, flag: u32) -> bool {
@@ -155,8 +194,17 @@ pub struct ReadReq<'k, T: FileSystem>(Request<'k, T>);
 
 /// Proof that a read was answered, by a number of bytes or by IO in the background.
 pub struct ReadDone<'k> {
-    ret: isize,
+    count: usize,
     _brand: Brand<'k>,
+}
+
+impl ReadDone<'_> {
+    fn new(count: usize) -> Self {
+        Self {
+            count,
+            _brand: PhantomData,
+        }
+    }
 }
 
 impl<'k, T: FileSystem> ReadReq<'k, T> {
@@ -178,10 +226,7 @@ impl<'k, T: FileSystem> ReadReq<'k, T> {
     pub fn buffered(self) -> Result<ReadDone<'k>> {
         // SAFETY: The arguments are valid and ours, by the type invariant.
         let ret = unsafe { bindings::filemap_read(self.0.iocb.as_ptr(), self.0.iter.as_ptr(), 0) };
-        Ok(ReadDone {
-            ret: to_count(ret)? as isize,
-            _brand: PhantomData,
-        })
+        Ok(ReadDone::new(to_count(ret)?))
     }
 
     /// Reads from the device into the memory of the user. The shared lock keeps blocks from being
@@ -193,275 +238,16 @@ impl<'k, T: FileSystem> ReadReq<'k, T> {
     /// `EAGAIN` if the lock cannot be had at once and the caller does not wait.
     pub fn direct<M: iomap::Lookup<FileSystem = T>>(self) -> Result<ReadDone<'k>> {
         let req = self.0;
-        let mut ret = 0;
+        let mut count = 0;
         if req.len() > 0 {
             // The request may be gone once it was submitted, so this comes first.
             // SAFETY: The request pins the file.
             unsafe { bindings::file_accessed((*req.iocb.as_ptr()).ki_filp) };
             let _guard = req.lock_shared()?;
-            // SAFETY: The arguments are valid and ours; the table is for files of type `T`.
-            ret = unsafe {
-                bindings::fs_iomap_dio_rw(
-                    req.iocb.as_ptr(),
-                    req.iter.as_ptr(),
-                    &LookupTable::<M>::OPS,
-                    core::ptr::null(),
-                    0,
-                )
-            };
+            // SAFETY: The table is for files of type `T`; finding a mapping takes no lock.
+            count = unsafe { req.direct(LookupTable::<M>::OPS, 0) }?;
         }
-        if ret != -(bindings::EIOCBQUEUED as isize) {
-            to_count(ret)?;
-        }
-        Ok(ReadDone {
-            ret,
-            _brand: PhantomData,
-        })
-    }
-}
-
-/// A write that has neither a lock nor been checked.
-pub struct WriteReq<'k, T: FileSystem>(Request<'k, T>);
-
-/// Proof that a write was answered, by a number of bytes or by IO in the background.
-pub struct WriteDone<'k> {
-    ret: isize,
-    _brand: Brand<'k>,
-}
-
-impl WriteDone<'_> {
-    fn new(ret: isize) -> Self {
-        Self {
-            ret,
-            _brand: PhantomData,
-        }
-    }
-}
-
-/// A write with the lock, not checked.
-pub struct Locked<'k, T: FileSystem, M: Mode> {
-    // Dropped first: the request of `Shared` is handed back without the lock.
-    guard: Guard<'k, T, M>,
-    req: WriteReq<'k, T>,
-}
-
-/// A direct write below the size of the file, with the shared lock.
-pub struct Overwrite<'k, T: FileSystem>(Locked<'k, T, Shared>);
-
-/// A write with the exclusive lock.
-pub struct ExclWrite<'k, T: FileSystem>(Locked<'k, T, Excl>);
-
-/// What the check with the shared lock says.
-pub enum SharedCheck<'k, T: FileSystem> {
-    /// Nothing but contents change.
-    Overwrite(Overwrite<'k, T>),
-    /// The size changes, a block changes in part, or privileges have to be removed. The lock is
-    /// released.
-    NeedsExcl(WriteReq<'k, T>),
-    /// There is nothing to write.
-    Done(WriteDone<'k>),
-}
-
-/// What became of an overwrite.
-pub enum SharedSubmit<'k, T: FileSystem> {
-    /// It was done, or is on its way.
-    Done(WriteDone<'k>),
-    /// There is a hole. The lock is released.
-    Fallback(WriteReq<'k, T>),
-}
-
-/// What the check with the exclusive lock says.
-pub enum ExclCheck<'k, T: FileSystem> {
-    /// It may be submitted.
-    Write(ExclWrite<'k, T>),
-    /// There is nothing to write.
-    Done(WriteDone<'k>),
-}
-
-/// What became of a direct write with the exclusive lock.
-pub enum ExclSubmit<'k, T: FileSystem> {
-    /// It was done.
-    Done(WriteDone<'k>),
-    /// The file system wants it to go through the page cache. The lock is still held.
-    Fallback(ExclWrite<'k, T>),
-}
-
-impl<'k, T: FileSystem> WriteReq<'k, T> {
-    /// The file.
-    pub fn inode(&self) -> &'k INode<T> {
-        self.0.inode
-    }
-
-    /// Whether the page cache is to be passed by.
-    pub fn is_direct(&self) -> bool {
-        self.0.is_direct()
-    }
-
-    /// Takes the lock shared.
-    ///
-    /// # Errors
-    ///
-    /// `EAGAIN` if it cannot be had at once and the caller does not wait.
-    pub fn lock_shared(self) -> Result<Locked<'k, T, Shared>> {
-        Ok(Locked {
-            guard: self.0.lock_shared()?,
-            req: self,
-        })
-    }
-
-    /// Takes the lock exclusively.
-    ///
-    /// # Errors
-    ///
-    /// `EAGAIN` if it cannot be had at once and the caller does not wait.
-    pub fn lock(self) -> Result<Locked<'k, T, Excl>> {
-        Ok(Locked {
-            guard: self.0.lock()?,
-            req: self,
-        })
-    }
-}
-
-impl<'k, T: FileSystem, M: Mode> Locked<'k, T, M> {
-    /// The checks that all writes have in common; they also set the position of an append.
-    /// Returns whether there is something to write.
-    fn generic_checks(&self) -> Result<bool> {
-        let req = &self.req.0;
-        // SAFETY: The arguments are valid and ours, and the lock is held.
-        let len = unsafe { bindings::generic_write_checks(req.iocb.as_ptr(), req.iter.as_ptr()) };
-        Ok(to_count(len)? > 0)
-    }
-
-    /// Removes privileges and updates the times.
-    fn modified(&self) -> Result {
-        // SAFETY: The request is valid and ours, and the lock is held.
-        to_result(unsafe { bindings::kiocb_modified(self.req.0.iocb.as_ptr()) })
-    }
-
-    fn submit_direct<const FLAGS: u32>(&self, ops: &'static bindings::iomap_ops) -> isize {
-        let req = &self.req.0;
-        // SAFETY: The arguments are valid and ours. The table is one for files of type `T` and for
-        // the lock that is held: the callers take it from the trait that belongs to their state.
-        unsafe {
-            bindings::fs_iomap_dio_rw(
-                req.iocb.as_ptr(),
-                req.iter.as_ptr(),
-                ops,
-                core::ptr::null(),
-                FLAGS,
-            )
-        }
-    }
-}
-
-impl<'k, T: FileSystem> Locked<'k, T, Shared> {
-    /// Finds out whether the write leaves all but contents alone.
-    ///
-    /// # Errors
-    ///
-    /// What `write(2)` returns.
-    pub fn check(self) -> Result<SharedCheck<'k, T>> {
-        if !self.generic_checks()? {
-            return Ok(SharedCheck::Done(WriteDone::new(0)));
-        }
-        let req = &self.req.0;
-        let start = req.pos();
-        let end = start.checked_add_unsigned(req.len() as u64).ok_or(EFBIG)?;
-        let in_block = Offset::from(req.inode.sb().block_size()) - 1;
-        // SAFETY: The inode is valid.
-        let nosec = unsafe { bindings::IS_NOSEC(req.inode.as_ptr()) };
-        // The size is read with the lock held: it does not change before the lock is released.
-        if end > req.inode.size() || (start | end) & in_block != 0 || !nosec {
-            return Ok(SharedCheck::NeedsExcl(self.req));
-        }
-        self.modified()?;
-        Ok(SharedCheck::Overwrite(Overwrite(self)))
-    }
-}
-
-impl<'k, T: FileSystem> Locked<'k, T, Excl> {
-    /// Checks the write and prepares the inode for it.
-    ///
-    /// # Errors
-    ///
-    /// What `write(2)` returns.
-    pub fn check(self) -> Result<ExclCheck<'k, T>> {
-        if !self.generic_checks()? {
-            return Ok(ExclCheck::Done(WriteDone::new(0)));
-        }
-        self.modified()?;
-        Ok(ExclCheck::Write(ExclWrite(self)))
-    }
-}
-
-impl<'k, T: FileSystem> Overwrite<'k, T> {
-    /// Writes over what is there. iomap looks at the size once more and allocates nothing.
-    ///
-    /// # Errors
-    ///
-    /// What the device returns.
-    pub fn submit<M: iomap::Overwrite<FileSystem = T>>(self) -> Result<SharedSubmit<'k, T>> {
-        const FLAGS: u32 = bindings::IOMAP_DIO_OVERWRITE_ONLY;
-        let nowait = self.0.req.0.is_nowait();
-        let ret = self
-            .0
-            .submit_direct::<FLAGS>(&iomap::OverwriteTable::<M>::OPS);
-        if ret == -(bindings::EIOCBQUEUED as isize) {
-            return Ok(SharedSubmit::Done(WriteDone::new(ret)));
-        }
-        match to_count(ret) {
-            Ok(_) => Ok(SharedSubmit::Done(WriteDone::new(ret))),
-            Err(e) if e == ENOTBLK || (e == EAGAIN && !nowait) => {
-                Ok(SharedSubmit::Fallback(self.0.req))
-            }
-            Err(e) => Err(e),
-        }
-    }
-}
-
-impl<'k, T: FileSystem> ExclWrite<'k, T> {
-    /// Proves that the lock is held.
-    pub fn held(&self) -> Held<'_, T, Excl> {
-        self.0.guard.held()
-    }
-
-    /// Waits until no direct IO on the file is in flight.
-    pub fn drain_dio(&self) {
-        self.held().drain_dio()
-    }
-
-    /// Writes past the page cache, and waits for it, so that the size is updated with the lock.
-    ///
-    /// # Errors
-    ///
-    /// What the device or the file system returns.
-    pub fn submit_direct<M: iomap::Alloc<FileSystem = T>>(self) -> Result<ExclSubmit<'k, T>> {
-        const FLAGS: u32 = bindings::IOMAP_DIO_FORCE_WAIT;
-        let ret = self.0.submit_direct::<FLAGS>(&iomap::AllocTable::<M>::OPS);
-        match to_count(ret) {
-            Ok(_) => Ok(ExclSubmit::Done(WriteDone::new(ret))),
-            Err(e) if e == ENOTBLK => Ok(ExclSubmit::Fallback(self)),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// Writes through the page cache, and to the device if the write is synchronous.
-    ///
-    /// # Errors
-    ///
-    /// What the file system returns.
-    pub fn submit_buffered<M: iomap::Alloc<FileSystem = T>>(self) -> Result<WriteDone<'k>> {
-        let Locked { guard, req } = self.0;
-        let (iocb, iter) = (req.0.iocb.as_ptr(), req.0.iter.as_ptr());
-        // SAFETY: The arguments are valid and ours; the table is for files of type `T`, and the
-        // lock is held exclusively.
-        let ret =
-            unsafe { bindings::fs_iomap_buffered_write(iocb, iter, &iomap::AllocTable::<M>::OPS) };
-        drop(guard);
-        let written = to_count(ret)? as isize;
-        // SAFETY: The request is valid and ours; its position is behind what was written.
-        let ret = unsafe { bindings::generic_write_sync(iocb, written) };
-        Ok(WriteDone::new(to_count(ret)? as isize))
+        Ok(ReadDone::new(count))
     }
 }
 
@@ -472,17 +258,20 @@ pub(super) struct Tables<O>(PhantomData<O>);
 type ReadMap<O> = <<O as Operations>::Mapping as aops::Operations>::Read;
 
 impl<O: Operations> Tables<O> {
-    pub(super) const INODE_OPS: bindings::inode_operations = bindings::inode_operations {
+    pub(super) const INODE_OPS: &'static bindings::inode_operations = &bindings::inode_operations {
         fiemap: Some(Self::fiemap),
+        getattr: Some(inode::Tables::<O::FileSystem>::getattr),
+        listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
     };
 
-    pub(super) const FILE_OPS: bindings::file_operations = bindings::file_operations {
+    pub(super) const FILE_OPS: &'static bindings::file_operations = &bindings::file_operations {
         fop_flags: O::FLAGS.0,
         fsync: Some(compat::fsync),
         llseek: Some(Self::llseek),
-        mmap: Some(bindings::generic_file_mmap),
+        // Shared mappings that can be written to need a way to allocate and to write back.
+        mmap: Some(bindings::generic_file_readonly_mmap),
         open: Some(Self::open),
         read_iter: Some(Self::read_iter),
         splice_read: Some(bindings::filemap_splice_read),
@@ -520,11 +309,11 @@ impl<O: Operations> Tables<O> {
         iocb: *mut bindings::kiocb,
         iter: *mut bindings::iov_iter,
     ) -> isize {
+        let queued = Cell::new(false);
         // SAFETY: By the safety requirements.
-        match unsafe { Request::new(iocb, iter) }.and_then(|req| O::read_iter(ReadReq(req))) {
-            Ok(done) => done.ret,
-            Err(e) => errno(e),
-        }
+        let req = unsafe { Request::new(iocb, iter, &queued) };
+        let result = req.and_then(|req| O::read_iter(ReadReq(req)));
+        answer(&queued, result.map(|done| done.count))
     }
 
     /// # Safety
@@ -534,11 +323,11 @@ impl<O: Operations> Tables<O> {
         iocb: *mut bindings::kiocb,
         iter: *mut bindings::iov_iter,
     ) -> isize {
+        let queued = Cell::new(false);
         // SAFETY: By the safety requirements.
-        match unsafe { Request::new(iocb, iter) }.and_then(|req| O::write_iter(WriteReq(req))) {
-            Ok(done) => done.ret,
-            Err(e) => errno(e),
-        }
+        let req = unsafe { Request::new(iocb, iter, &queued) };
+        let result = req.and_then(|req| O::write_iter(WriteReq(req)));
+        answer(&queued, result.map(|done| done.count))
     }
 
     /// # Safety
@@ -559,7 +348,7 @@ impl<O: Operations> Tables<O> {
         let inode = unsafe { INode::<O::FileSystem>::from_raw((*file).f_inode) };
         let guard = inode.lock_shared();
         // SAFETY: The inode is valid, its lock is held, and the table is for files of its type.
-        let found = unsafe { seek(inode.as_ptr(), offset, &LookupTable::<ReadMap<O>>::OPS) };
+        let found = unsafe { seek(inode.as_ptr(), offset, LookupTable::<ReadMap<O>>::OPS) };
         drop(guard);
         if found < 0 {
             return found;
@@ -583,10 +372,17 @@ impl<O: Operations> Tables<O> {
         // An empty range is an error, even of an empty file.
         let len = len.min(file.size().max(1) as u64);
         // SAFETY: The arguments are those of the call, and the table is for files of this type.
-        unsafe { bindings::iomap_fiemap(inode, info, start, len, &LookupTable::<ReadMap<O>>::OPS) }
+        unsafe { bindings::iomap_fiemap(inode, info, start, len, LookupTable::<ReadMap<O>>::OPS) }
     }
 }
 
-fn errno(e: Error) -> isize {
-    e.to_errno() as isize
+/// What the VFS is told. An IO in the background answers by itself and only once, and nothing but
+/// such an IO may be taken for one.
+fn answer(queued: &Cell<bool>, result: Result<usize>) -> isize {
+    match result {
+        _ if queued.get() => -(bindings::EIOCBQUEUED as isize),
+        Ok(count) => count as isize,
+        Err(e) if e == EIOCBQUEUED => EIO.to_errno() as isize,
+        Err(e) => e.to_errno() as isize,
+    }
 }

@@ -10,7 +10,7 @@
 //! sees (`I_NEW`). It is set up from the disk and then finished as one kind of file, with the
 //! operations of that kind; dropped before that, it disappears and those who wait for it try again.
 
-use super::{dir, file, symlink, FileSystem, Ino, Offset, SuperBlock};
+use super::{dir, file, symlink, xattr, FileSystem, Ino, Offset, SuperBlock};
 use crate::{
     bindings,
     error::{code::*, Result},
@@ -103,16 +103,6 @@ impl<T: FileSystem> INode<T> {
     fn has_type(&self, file_type: u32) -> bool {
         u32::from(self.mode()) & bindings::S_IFMT == file_type
     }
-
-    /// Takes another reference.
-    pub fn grab(&self) -> IRef<'_, T> {
-        // SAFETY: The inode is in use.
-        unsafe { bindings::ihold(self.as_ptr()) };
-        IRef {
-            ptr: NonNull::from(self),
-            _sb: PhantomData,
-        }
-    }
 }
 
 /// A counted reference to an inode, which cannot outlive the borrow of its superblock.
@@ -167,10 +157,10 @@ impl<T: FileSystem> SuperBlock<T> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
+    /// `ENOMEM`, also if more references are leaked than can be counted.
     pub fn iget(&self, ino: Ino) -> Result<Iget<'_, T>> {
         // SAFETY: The superblock is valid.
-        let inode = unsafe { bindings::iget_locked(self.as_ptr(), ino as _) };
+        let inode = unsafe { bindings::fs_iget_locked(self.as_ptr(), ino as _) };
         let inode = IRef {
             ptr: NonNull::new(inode).ok_or(ENOMEM)?.cast(),
             _sb: PhantomData,
@@ -252,9 +242,9 @@ impl core::ops::BitOr for Flags {
 /// A file that is neither regular nor a directory nor a link.
 #[derive(Clone, Copy)]
 pub enum Special {
-    /// A character device, by major and minor number.
+    /// A character device, by major (12 bits) and minor number (20 bits).
     Char(u32, u32),
-    /// A block device, by major and minor number.
+    /// A block device, by major (12 bits) and minor number (20 bits).
     Block(u32, u32),
     /// A named pipe.
     Fifo,
@@ -311,9 +301,9 @@ impl<'sb, T: FileSystem> NewINode<'sb, T> {
         let inode = self.inode.as_ptr();
         // SAFETY: The inode is valid and ours. The tables are static and made for type `T`.
         unsafe {
-            (*inode).i_op = &file::Tables::<F>::INODE_OPS;
-            (*inode).__bindgen_anon_3.i_fop = &file::Tables::<F>::FILE_OPS;
-            (*(*inode).i_mapping).a_ops = &super::aops::Tables::<F::Mapping>::OPS;
+            (*inode).i_op = file::Tables::<F>::INODE_OPS;
+            (*inode).__bindgen_anon_3.i_fop = file::Tables::<F>::FILE_OPS;
+            (*(*inode).i_mapping).a_ops = super::aops::Tables::<F::Mapping>::OPS;
             bindings::mapping_set_large_folios((*inode).i_mapping);
         }
         self.finish(bindings::S_IFREG)
@@ -327,8 +317,8 @@ impl<'sb, T: FileSystem> NewINode<'sb, T> {
         let inode = self.inode.as_ptr();
         // SAFETY: The inode is valid and ours. The tables are static and made for type `T`.
         unsafe {
-            (*inode).i_op = &dir::Tables::<D>::INODE_OPS;
-            (*inode).__bindgen_anon_3.i_fop = &dir::Tables::<D>::FILE_OPS;
+            (*inode).i_op = dir::Tables::<D>::INODE_OPS;
+            (*inode).__bindgen_anon_3.i_fop = dir::Tables::<D>::FILE_OPS;
         }
         self.finish(bindings::S_IFDIR)
     }
@@ -340,7 +330,7 @@ impl<'sb, T: FileSystem> NewINode<'sb, T> {
     {
         let inode = self.inode.as_ptr();
         // SAFETY: The inode is valid and ours. The table is static and made for type `T`.
-        unsafe { (*inode).i_op = &symlink::Tables::<L>::INODE_OPS };
+        unsafe { (*inode).i_op = symlink::Tables::<L>::INODE_OPS };
         self.finish(bindings::S_IFLNK)
     }
 
@@ -356,7 +346,7 @@ impl<'sb, T: FileSystem> NewINode<'sb, T> {
         // SAFETY: The inode is valid and ours. The table is static.
         unsafe {
             (*inode).__bindgen_anon_4.i_link = target.cast();
-            (*inode).i_op = ptr::addr_of!(bindings::simple_symlink_inode_operations);
+            (*inode).i_op = Tables::<T>::FAST_LINK_OPS;
         }
         Ok(self.finish(bindings::S_IFLNK))
     }
@@ -372,9 +362,10 @@ impl<'sb, T: FileSystem> NewINode<'sb, T> {
         let inode = self.inode.as_ptr();
         // SAFETY: The inode is valid and ours.
         unsafe {
-            let mode = (*inode).i_mode | file_type as u16;
-            let dev = bindings::fs_mkdev(major, minor);
+            let mode = ((*inode).i_mode & 0o7777) | file_type as u16;
+            let dev = bindings::fs_mkdev(major & 0xfff, minor & 0xf_ffff);
             bindings::init_special_inode(inode, mode, dev);
+            (*inode).i_op = Tables::<T>::SPECIAL_OPS;
         }
         self.finish(file_type)
     }
@@ -385,7 +376,7 @@ impl<'sb, T: FileSystem> NewINode<'sb, T> {
         let inode = this.inode.as_ptr();
         // SAFETY: The inode is valid and new. It has the operations of its type.
         unsafe {
-            (*inode).i_mode |= file_type as u16;
+            (*inode).i_mode = ((*inode).i_mode & 0o7777) | file_type as u16;
             bindings::unlock_new_inode(inode);
         }
         // The reference of `this`, whose destructor does not run.
@@ -415,6 +406,44 @@ impl<T: FileSystem> Drop for NewINode<'_, T> {
 pub(super) struct Tables<T>(PhantomData<T>);
 
 impl<T: FileSystem> Tables<T> {
+    /// The operations of a link whose target is in memory.
+    const FAST_LINK_OPS: &'static bindings::inode_operations = &bindings::inode_operations {
+        get_link: Some(bindings::simple_get_link),
+        getattr: Some(Self::getattr),
+        listxattr: xattr::Tables::<T::Xattr>::LIST,
+        // SAFETY: The table consists of optional function pointers: zero is `None`.
+        ..unsafe { core::mem::zeroed() }
+    };
+
+    /// The operations of a file that is neither regular nor a directory nor a link.
+    const SPECIAL_OPS: &'static bindings::inode_operations = &bindings::inode_operations {
+        getattr: Some(Self::getattr),
+        listxattr: xattr::Tables::<T::Xattr>::LIST,
+        // SAFETY: The table consists of optional function pointers: zero is `None`.
+        ..unsafe { core::mem::zeroed() }
+    };
+
+    /// What `stat(2)` returns: what the VFS knows of the inode, its flags included.
+    ///
+    /// # Safety
+    ///
+    /// Called by the VFS with a path to an inode.
+    pub(super) unsafe extern "C" fn getattr(
+        idmap: *mut bindings::mnt_idmap,
+        path: *const bindings::path,
+        stat: *mut bindings::kstat,
+        mask: u32,
+        _flags: u32,
+    ) -> crate::ffi::c_int {
+        // SAFETY: The path pins its dentry, which has an inode, and `stat` belongs to the caller.
+        unsafe {
+            let inode = (*(*path).dentry).d_inode;
+            bindings::generic_fillattr(idmap, mask, inode, stat);
+            bindings::generic_fill_statx_attr(inode, stat);
+        }
+        0
+    }
+
     /// # Safety
     ///
     /// Called by the VFS for a superblock of type `T`.
@@ -427,6 +456,9 @@ impl<T: FileSystem> Tables<T> {
         if inode.is_null() {
             return ptr::null_mut();
         }
+        // The slab reuses objects, and the VFS leaves the type of the last inode in them.
+        // SAFETY: The object starts with a VFS inode, and nobody else uses it.
+        unsafe { (*inode.cast::<bindings::inode>()).i_mode = 0 };
         // SAFETY: The object has the layout of `INode<T>`; nobody else uses it, and it does not
         // move. The constructor of the slab has initialised the VFS inode.
         let data = unsafe { ptr::addr_of_mut!((*inode).data) };

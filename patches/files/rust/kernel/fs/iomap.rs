@@ -71,15 +71,20 @@ impl Mapping {
         }
     }
 
-    /// Hands the mapping to the C side. It refuses one that does not cover `pos`, which iomap would
-    /// never come to an end with.
+    /// Hands the mapping to the C side, which relies on what is checked here: that it covers `pos`,
+    /// and that it is made of whole blocks.
     fn store<T: FileSystem>(
         &self,
         inode: &INode<T>,
         pos: Offset,
         to: &mut bindings::iomap,
     ) -> Result {
-        if !self.covers(pos) {
+        let addr = match self.kind {
+            Kind::Hole => 0,
+            Kind::Mapped { addr, .. } | Kind::Unwritten { addr } => addr,
+        };
+        let in_block = u64::from(inode.sb().block_size()) - 1;
+        if !self.covers(pos) || (self.offset as u64 | self.len | addr) & in_block != 0 {
             return Err(EIO);
         }
         to.offset = self.offset;
@@ -171,8 +176,9 @@ unsafe fn begin<T: FileSystem>(
     from_result(|| {
         // SAFETY: By the safety requirements.
         let inode = unsafe { INode::from_raw(inode) };
+        let mapping = map(inode).map_err(not_queued)?;
         // SAFETY: By the safety requirements.
-        map(inode)?.store(inode, pos, unsafe { &mut *to })?;
+        mapping.store(inode, pos, unsafe { &mut *to })?;
         Ok(0)
     })
 }
@@ -181,7 +187,7 @@ unsafe fn begin<T: FileSystem>(
 pub(super) struct LookupTable<M>(PhantomData<M>);
 
 impl<M: Lookup> LookupTable<M> {
-    pub(super) const OPS: bindings::iomap_ops = bindings::iomap_ops {
+    pub(super) const OPS: &'static bindings::iomap_ops = &bindings::iomap_ops {
         iomap_begin: Some(Self::begin),
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
@@ -198,8 +204,16 @@ impl<M: Lookup> LookupTable<M> {
         iomap: *mut bindings::iomap,
         _source: *mut bindings::iomap,
     ) -> crate::ffi::c_int {
+        let lookup = |file: &INode<M::FileSystem>| {
+            let mapping = M::map(file, pos, len as u64)?;
+            match mapping.kind {
+                // iomap would zero what is not written to, even for a read.
+                Kind::Mapped { new: true, .. } => Err(EIO),
+                _ => Ok(mapping),
+            }
+        };
         // SAFETY: By the safety requirements.
-        unsafe { begin(inode, pos, iomap, |file| M::map(file, pos, len as u64)) }
+        unsafe { begin(inode, pos, iomap, lookup) }
     }
 }
 
@@ -207,7 +221,7 @@ impl<M: Lookup> LookupTable<M> {
 pub(super) struct OverwriteTable<M>(PhantomData<M>);
 
 impl<M: Overwrite> OverwriteTable<M> {
-    pub(super) const OPS: bindings::iomap_ops = bindings::iomap_ops {
+    pub(super) const OPS: &'static bindings::iomap_ops = &bindings::iomap_ops {
         iomap_begin: Some(Self::begin),
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
@@ -240,7 +254,7 @@ impl<M: Overwrite> OverwriteTable<M> {
 pub(super) struct AllocTable<M>(PhantomData<M>);
 
 impl<M: Alloc> AllocTable<M> {
-    pub(super) const OPS: bindings::iomap_ops = bindings::iomap_ops {
+    pub(super) const OPS: &'static bindings::iomap_ops = &bindings::iomap_ops {
         iomap_begin: Some(Self::begin),
         iomap_end: Some(Self::end),
     };
@@ -278,9 +292,18 @@ impl<M: Alloc> AllocTable<M> {
         from_result(|| {
             // SAFETY: By the safety requirements.
             let file = unsafe { Held::new(INode::from_raw(inode)) };
-            M::end(file, pos, len as u64, written.max(0) as u64)?;
+            M::end(file, pos, len as u64, written.max(0) as u64).map_err(not_queued)?;
             Ok(0)
         })
+    }
+}
+
+/// Keeps an error from being taken for an IO that goes on in the background.
+fn not_queued(e: Error) -> Error {
+    if e == EIOCBQUEUED {
+        EIO
+    } else {
+        e
     }
 }
 

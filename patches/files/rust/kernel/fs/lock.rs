@@ -6,7 +6,10 @@
 //! callback, or a [`Guard`]. What needs the lock takes one of them, or is a method of it.
 
 use super::{FileSystem, INode, Offset};
-use crate::bindings;
+use crate::{
+    bindings,
+    error::{code::*, Result},
+};
 use core::{marker::PhantomData, mem::ManuallyDrop, ops::Deref};
 
 mod private {
@@ -153,9 +156,17 @@ impl<T: FileSystem> Held<'_, T, Excl> {
     ///
     /// It is a release store: who reads the size with [`INode::size`] sees all that was written
     /// before. The exclusive lock keeps others from storing at the same time.
-    pub fn set_size(&mut self, size: Offset) {
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a negative size.
+    pub fn set_size(&mut self, size: Offset) -> Result {
+        if size < 0 {
+            return Err(EINVAL);
+        }
         // SAFETY: The inode is valid and its lock is held exclusively, by the type invariant.
-        unsafe { bindings::i_size_write(self.inode.as_ptr(), size) }
+        unsafe { bindings::i_size_write(self.inode.as_ptr(), size) };
+        Ok(())
     }
 
     /// Waits until no direct IO on the inode is in flight. None can start before the lock is

@@ -7,7 +7,7 @@
 //! [`LiveSb`], with the data of the file system, so that there can be inodes; and [`Mounted`], with
 //! a root. `fill_super` can only return the last.
 
-use super::{buffer::BufHead, context, inode, FileSystem, INode, IRef, Offset};
+use super::{buffer::BufHead, context, inode, xattr, FileSystem, INode, IRef, Offset};
 use crate::{
     alloc::KBox,
     bindings,
@@ -352,7 +352,7 @@ pub struct Stat {
 pub(super) struct Tables<T>(PhantomData<T>);
 
 impl<T: FileSystem> Tables<T> {
-    const OPS: bindings::super_operations = bindings::super_operations {
+    const OPS: &'static bindings::super_operations = &bindings::super_operations {
         alloc_inode: Some(inode::Tables::<T>::alloc_inode),
         free_inode: Some(inode::Tables::<T>::free_inode),
         put_super: Some(Self::put_super),
@@ -381,8 +381,13 @@ impl<T: FileSystem> Tables<T> {
         fc: *mut bindings::fs_context,
     ) -> crate::ffi::c_int {
         from_result(|| {
-            // SAFETY: The superblock is valid and ours; the table is static.
-            unsafe { (*sb).s_op = &Self::OPS };
+            // SAFETY: The superblock is valid and ours; the tables are static.
+            unsafe {
+                (*sb).s_op = Self::OPS;
+                if <T::Xattr as xattr::Operations>::HAS_GET {
+                    (*sb).s_xattr = xattr::Tables::<T::Xattr>::HANDLERS.as_ptr();
+                }
+            }
             // INVARIANT: By the safety requirements; `sget_dev` leaves `s_fs_info` null.
             let new = NewSb {
                 sb: NonNull::new(sb).ok_or(EINVAL)?,

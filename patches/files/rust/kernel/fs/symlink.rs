@@ -5,7 +5,7 @@
 //! Links that are kept in memory need no operations:
 //! [`NewINode::finish_fast_symlink`](super::inode::NewINode::finish_fast_symlink).
 
-use super::{FileSystem, INode};
+use super::{inode, xattr, FileSystem, INode};
 use crate::{
     alloc::{flags::GFP_KERNEL, KVec},
     bindings,
@@ -40,8 +40,12 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// `EUCLEAN` if it is empty or contains a nul byte, `ENOMEM`.
+    /// `EUCLEAN` if it is empty or contains a nul byte, `ENAMETOOLONG` if it is longer than a path
+    /// can be, `ENOMEM`.
     pub fn new(target: &[u8]) -> Result<Self> {
+        if target.len() >= bindings::PATH_MAX as usize {
+            return Err(ENAMETOOLONG);
+        }
         if target.is_empty() || target.contains(&0) {
             return Err(EUCLEAN);
         }
@@ -62,8 +66,10 @@ impl Target {
 pub(super) struct Tables<O>(PhantomData<O>);
 
 impl<O: Operations> Tables<O> {
-    pub(super) const INODE_OPS: bindings::inode_operations = bindings::inode_operations {
+    pub(super) const INODE_OPS: &'static bindings::inode_operations = &bindings::inode_operations {
         get_link: Some(Self::get_link),
+        getattr: Some(inode::Tables::<O::FileSystem>::getattr),
+        listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
     };
