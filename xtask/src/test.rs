@@ -18,6 +18,7 @@ use crate::exit::{self, Exit};
 use crate::fetch;
 use crate::guest::{self, Observer, Plan};
 use crate::host_tests;
+use crate::install;
 use crate::ktap::Outcome;
 use crate::opts::{Accel, Format, TestArgs};
 use crate::part::{self, Case, Part};
@@ -50,6 +51,11 @@ pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
 
     let mut parts = Vec::new();
     if names.iter().any(|name| name == DEFAULT) && args.filter.is_none() {
+        // The host tests run QEMU and e2fsprogs as well.
+        install::ensure(
+            project,
+            &[install::GUEST, &install::for_build(project)].concat(),
+        )?;
         parts.push(host_tests::run(project)?);
         parts.extend(checks(project, args));
     }
