@@ -17,7 +17,7 @@ use crate::sh::Cmd;
 use crate::step::Step;
 
 /// What a debugged guest may take; only a hang takes so long.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// One promise.
 struct Promise {
@@ -165,22 +165,16 @@ fn debugger(project: &Project, flags: &[String]) -> anyhow::Result<()> {
         .context("gdb's socket")?;
     // "Why did you stop?" Only a stopped guest answers at once.
     gdb.write_all(b"$?#3f").context("cannot ask the stub")?;
-    let mut answer = [0; 64];
-    let mut count = 0;
-    // The acknowledgement may come before the answer.
-    while count < b"+$T".len() {
-        match gdb
-            .read(&mut answer[count..])
-            .context("the stub says nothing")?
-        {
-            0 => bail!("the stub hung up"),
-            more => count += more,
-        }
+    let mut answer = String::new();
+    while !answer.contains('#') {
+        let mut some = [0; 64];
+        let count = gdb.read(&mut some).context("the stub says nothing")?;
+        ensure!(count > 0, "the stub hung up after {answer:?}");
+        answer.push_str(&text(&some[..count]));
     }
     ensure!(
-        answer[..count].starts_with(b"+$T"),
-        "the guest is not stopped: {:?}",
-        text(&answer[..count])
+        answer.starts_with("+$T"),
+        "the guest is not stopped: {answer:?}"
     );
     gdb.write_all(b"+$c#63").context("cannot continue")?;
     let status = child.wait_timeout(PATIENCE)?;

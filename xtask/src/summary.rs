@@ -51,13 +51,17 @@ pub fn block(folder: &Folder, record: &Record, verdict: &Verdict) -> String {
     line(format!("{}: {outcome}: {}", record.name, verdict.reason));
     let counts = verdict.counts;
     line(format!(
-        "  tests   {} passed, {} failed, {} skipped, {} crashed, {} not run; {:.1} s",
+        "  tests   {} passed, {} failed, {} skipped, {} crashed, {} not run; {:.1} s{}",
         counts.passed,
         counts.failed,
         counts.skipped,
         counts.crashed,
         counts.not_run,
-        record.seconds
+        record.seconds,
+        match verdict.boot_ms {
+            Some(ms) => format!(", init after {:.1} s of the guest's", ms as f64 / 1000.0),
+            None => String::new(),
+        }
     ));
     let details = tests(verdict);
     if !details.is_empty() {
@@ -84,16 +88,21 @@ pub fn block(folder: &Folder, record: &Record, verdict: &Verdict) -> String {
     text
 }
 
-/// The tests that failed and why, and the console's complaints.
+/// The tests that did not pass and why, and the console's complaints.
 pub fn tests(verdict: &Verdict) -> String {
     let mut text = String::new();
     let mut line = |words: String| {
         let _ = writeln!(text, "{words}");
     };
-    for (name, test) in bad_tests(verdict) {
-        line(format!("  {:<8}{name}", word(&test.outcome)));
-        for diagnostic in test.diagnostics.iter().take(SHOWN) {
-            line(format!("          {diagnostic}"));
+    for (name, test) in tests_to_tell(verdict) {
+        match &test.outcome {
+            Outcome::Skipped(reason) => line(format!("  skipped {name}: {reason}")),
+            outcome => line(format!("  {:<8}{name}", word(outcome))),
+        }
+        if test.is_bad() {
+            for diagnostic in test.diagnostics.iter().take(SHOWN) {
+                line(format!("          {diagnostic}"));
+            }
         }
     }
     if let Some(report) = &verdict.ktap {
@@ -121,9 +130,12 @@ pub fn cases(cases: &[Case]) -> String {
     text
 }
 
-fn bad_tests(verdict: &Verdict) -> Vec<(String, &Test)> {
+/// Everything that did not simply pass.
+fn tests_to_tell(verdict: &Verdict) -> Vec<(String, &Test)> {
     let leaves = verdict.ktap.iter().flat_map(|report| report.leaves());
-    leaves.filter(|(_, test)| test.is_bad()).collect()
+    leaves
+        .filter(|(_, test)| test.outcome != Outcome::Passed)
+        .collect()
 }
 
 /// The word for an outcome.

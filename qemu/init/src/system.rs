@@ -37,9 +37,14 @@ pub fn prepare() -> Result<()> {
         }
     }
     fs::create_dir_all("/mnt").context("cannot make /mnt")?;
-    // The boot was quiet; from here on the console has every message.
-    let printk = "/proc/sys/kernel/printk";
-    fs::write(printk, "8").context(format!("cannot write {printk}"))?;
+    // The boot was quiet; from here on the console has every message, except
+    // for the one that each dropping of caches would leave.
+    for (file, value) in [
+        ("/proc/sys/kernel/printk", "8"),
+        ("/proc/sys/vm/drop_caches", "4"),
+    ] {
+        fs::write(file, value).context(format!("cannot write {file}"))?;
+    }
     nix::unistd::sethostname("rext2").context("cannot set the host name")
 }
 

@@ -22,7 +22,7 @@ use xtask::watch::{self, End, Files};
 pub const TOKEN: &str = "0123456789abcdef";
 
 /// Far above what a loaded machine needs, so that only a hang reaches it.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Limits of a run that is not about limits.
 pub fn patient() -> Limits {
