@@ -10,11 +10,11 @@ use kernel::{
     c_str,
     fs::{
         aops,
-        dentry::{Created, Negative, Spliced, Unhashed},
-        dir::{self, Emitter, FileType},
+        dentry::{Created, Negative, Opened, Positive, Spliced, Tmpfile, Unhashed},
+        dir::{self, Emitter, FileType, Rename, Target},
         file::{self, ExclCheck, ExclSubmit, ReadDone, ReadReq, SharedCheck, SharedSubmit},
         file::{WriteDone, WriteReq},
-        inode::{Attributes, Iget},
+        inode::{Attributes, Iget, Ready, Special},
         iomap::{self, Kind, Mapping},
         lock::{Excl, Held, Shared},
         sb::{Mounted, NewSb},
@@ -102,13 +102,92 @@ impl dir::Operations for Demo {
         Ok(())
     }
 
+    fn create<'a>(
+        dir: Held<'_, Demo, Excl>,
+        dentry: Negative<'a, Demo>,
+        mode: u16,
+    ) -> Result<Created<'a>> {
+        Ok(dentry.instantiate(fresh_file(&dir, mode)?))
+    }
+
     fn mkdir<'a>(
         dir: Held<'_, Demo, Excl>,
         dentry: Negative<'a, Demo>,
-        _mode: u16,
+        mode: u16,
     ) -> Result<Created<'a>> {
-        dentry.instantiate(iget(dir.sb(), 5)?)
+        let mut new = dir.sb().fresh_inode(5)?;
+        new.init_owner(&dir, 0o040000 | mode, false);
+        Ok(dentry.instantiate(new.into_dir::<Demo>()))
     }
+
+    fn mknod<'a>(
+        dir: Held<'_, Demo, Excl>,
+        dentry: Negative<'a, Demo>,
+        _mode: u16,
+        special: Special,
+    ) -> Result<Created<'a>> {
+        Ok(dentry.instantiate(dir.sb().fresh_inode(7)?.into_special(special)))
+    }
+
+    fn symlink<'a>(
+        dir: Held<'_, Demo, Excl>,
+        dentry: Negative<'a, Demo>,
+        target: &[u8],
+    ) -> Result<Created<'a>> {
+        let new = dir.sb().fresh_inode(8)?.into_fast_symlink(target)?;
+        Ok(dentry.instantiate(new))
+    }
+
+    fn link<'a>(
+        mut inode: Held<'_, Demo, Excl>,
+        _dir: Held<'_, Demo, Excl>,
+        dentry: Negative<'a, Demo>,
+    ) -> Result<Created<'a>> {
+        inode.inc_nlink();
+        dentry.link(inode.inode().grab()?)
+    }
+
+    fn unlink(mut dir: Held<'_, Demo, Excl>, mut victim: Positive<'_, Demo>) -> Result {
+        if victim.name() == b"file" {
+            return Err(EPERM);
+        }
+        dir.touch_mtime();
+        victim.held().dec_nlink();
+        Ok(())
+    }
+
+    fn rename(rename: Rename<'_, Demo>) -> Result {
+        match rename {
+            Rename::Within { mut dir, old, new } => {
+                if let Target::Replaced(mut victim) = new {
+                    victim.held().dec_nlink();
+                }
+                dir.touch_mtime();
+                old.touch_ctime();
+            }
+            Rename::Across {
+                mut old_dir,
+                mut new_dir,
+                mut old,
+                new: _,
+            } => {
+                old_dir.touch_mtime();
+                new_dir.touch_mtime();
+                old.held().touch_ctime();
+            }
+        }
+        Ok(())
+    }
+
+    fn tmpfile<'a>(dir: &INode<Demo>, file: Tmpfile<'a, Demo>, mode: u16) -> Result<Opened<'a>> {
+        file.open(fresh_file(dir, mode)?)
+    }
+}
+
+pub fn fresh_file(dir: &INode<Demo>, mode: u16) -> Result<Ready<'_, Demo>> {
+    let mut new = dir.sb().fresh_inode(6)?;
+    new.init_owner(dir, 0o100000 | mode, false);
+    Ok(new.into_file::<Demo>())
 }
 
 #[vtable]

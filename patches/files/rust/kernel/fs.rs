@@ -12,7 +12,7 @@
 //! | `struct inode` and what the file system embeds it in | [`INode`], owned through [`IRef`] |
 //! | an inode with `I_NEW` set | [`NewINode`](inode::NewINode) |
 //! | "called with `i_rwsem` held" | [`Held`](lock::Held), in mode [`Shared`](lock::Shared) or [`Excl`](lock::Excl) |
-//! | a dentry whose name and parent do not change | [`Unhashed`](dentry::Unhashed), [`Negative`](dentry::Negative) |
+//! | a dentry whose name and parent do not change | [`Unhashed`](dentry::Unhashed), [`Negative`](dentry::Negative), [`Entry`](dentry::Entry), [`Positive`](dentry::Positive) |
 //! | `struct inode_operations` of a directory | [`dir::Operations`] |
 //! | `struct inode_operations` of a symbolic link | [`symlink::Operations`] |
 //! | `struct file_operations` of a regular file | [`file::Operations`] |
