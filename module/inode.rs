@@ -31,6 +31,8 @@ pub(crate) struct Info {
     file_acl: AtomicU32,
     /// The block of a directory in which a name was found last.
     last_found: AtomicU32,
+    /// The block of a directory in which there was room last.
+    last_room: AtomicU32,
 }
 
 impl Info {
@@ -40,6 +42,7 @@ impl Info {
             blocks: [const { AtomicU32::new(0) }; ondisk::BLOCK_POINTERS],
             file_acl: AtomicU32::new(0),
             last_found: AtomicU32::new(0),
+            last_room: AtomicU32::new(0),
         }
     }
 
@@ -51,6 +54,16 @@ impl Info {
     /// Sets the block of a directory in which a name was found last.
     pub(crate) fn set_last_found(&self, block: u64) {
         self.last_found.store(block as u32, Ordering::Relaxed);
+    }
+
+    /// The block of a directory in which there was room for an entry last: a hint, nothing more.
+    pub(crate) fn last_room(&self) -> u64 {
+        self.last_room.load(Ordering::Relaxed).into()
+    }
+
+    /// Sets the block of a directory in which there was room last.
+    pub(crate) fn set_last_room(&self, block: u64) {
+        self.last_room.store(block as u32, Ordering::Relaxed);
     }
 
     /// The block with the attributes, or 0.
@@ -248,7 +261,7 @@ fn time(sec: u32, extra: u32) -> Timespec {
 }
 
 /// The flags that the VFS acts on.
-fn vfs_flags(flags: u32) -> Flags {
+pub(crate) fn vfs_flags(flags: u32) -> Flags {
     const MAP: [(u32, Flags); 5] = [
         (inode_flags::SYNC, Flags::SYNC),
         (inode_flags::IMMUTABLE, Flags::IMMUTABLE),
