@@ -9,6 +9,9 @@ use crate::{
 };
 use core::ptr::NonNull;
 
+/// The flag of files whose buffered IO may ask for its folios to be dropped.
+pub(super) const FOP_UNCACHED: u32 = bindings::FOP_UNCACHED;
+
 /// `file_operations.fsync` of files whose metadata is in buffers of the device.
 ///
 /// # Safety
