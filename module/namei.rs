@@ -15,14 +15,14 @@
 use crate::{
     dir::{self, Changed, Slot},
     file::File,
-    ialloc, indirect, inode,
+    ialloc, inode,
     ondisk::mode,
     symlink, Rext2,
 };
 use kernel::{
     fs::{
         dentry::{Created, Entry, Negative, Opened, Positive, Spliced, Tmpfile, Unhashed},
-        dir::{Emitter, Operations, Rename, Target},
+        dir::{Emitter, NewName, Operations, Rename},
         inode::{Ready, Special},
         lock::{Excl, Held, Shared},
         INode, Offset,
@@ -108,14 +108,10 @@ impl Operations for Rext2 {
         mode: u16,
     ) -> Result<Created<'a>> {
         let mut new = ialloc::new_inode(dir.inode(), mode::DIR | mode)?;
-        let buffer = indirect::first_block(&new)?;
-        dir::make_empty(&buffer, &new, &dir)?;
-        if dir.is_dirsync() {
-            buffer.sync()?;
-        }
         new.set_size(Offset::from(dir.sb().block_size()))?;
         // Its own name and `.`.
         new.set_nlink(2);
+        dir::make_empty(&new, &dir)?;
         let new = new.into_dir::<Rext2>();
         let changed = add_inode(&mut dir, dentry.name(), &new)?;
         gain_subdir(&mut dir);
@@ -263,12 +259,12 @@ impl<'a> Moved<'a> for Positive<'a, Rext2> {
 fn move_name<'a, E: Moved<'a>>(
     mut dirs: Dirs<'a>,
     mut old: E,
-    new: Target<'a, Rext2, E>,
+    new: NewName<'a, Rext2, E>,
 ) -> Result {
     let inode = old.entry().inode();
     let from = slot_of(dirs.old.inode(), old.entry())?;
     match new {
-        Target::Free(name) => {
+        NewName::Free(name) => {
             let up = Up::of(&mut old)?;
             let added = dir::add(dirs.new(), name, inode)?;
             let removed = from.remove(&mut dirs.old)?;
@@ -280,7 +276,7 @@ fn move_name<'a, E: Moved<'a>>(
             settle(added, dirs.new());
             settle(removed, &dirs.old);
         }
-        Target::Replaced(mut victim) => {
+        NewName::Replaced(mut victim) => {
             if inode.is_dir() {
                 check_empty(victim.inode())?;
             }
@@ -300,29 +296,32 @@ fn move_name<'a, E: Moved<'a>>(
             settle(set, dirs.new());
             settle(removed, &dirs.old);
         }
-        Target::Exchanged(mut other) => {
+        NewName::Exchanged(mut other) => {
             let other_inode = other.entry().inode();
             let to = slot_of(dirs.new().inode(), other.entry())?;
-            let (up, other_up) = (Up::of(&mut old)?, Up::of(&mut other)?);
-            let set = to.set(dirs.new(), inode)?;
-            let other_set = from.set(&mut dirs.old, other_inode)?;
-            match (&up, &other_up) {
-                (Some(_), None) => {
-                    gain_subdir(dirs.new());
-                    lose_subdir(&mut dirs.old);
+            let (set, other_set) = {
+                let (up, other_up) = (Up::of(&mut old)?, Up::of(&mut other)?);
+                let set = to.set(dirs.new(), inode)?;
+                let other_set = from.set(&mut dirs.old, other_inode)?;
+                match (&up, &other_up) {
+                    (Some(_), None) => {
+                        gain_subdir(dirs.new());
+                        lose_subdir(&mut dirs.old);
+                    }
+                    (None, Some(_)) => {
+                        gain_subdir(&mut dirs.old);
+                        lose_subdir(dirs.new());
+                    }
+                    _ => {}
                 }
-                (None, Some(_)) => {
-                    gain_subdir(&mut dirs.old);
-                    lose_subdir(dirs.new());
+                if let Some(up) = up {
+                    up.set(dirs.new())?;
                 }
-                _ => {}
-            }
-            if let Some(up) = up {
-                up.set(dirs.new())?;
-            }
-            if let Some(up) = other_up {
-                up.set(&dirs.old)?;
-            }
+                if let Some(up) = other_up {
+                    up.set(&dirs.old)?;
+                }
+                (set, other_set)
+            };
             other.entry().touch_ctime();
             other_inode.mark_dirty();
             settle(set, dirs.new());

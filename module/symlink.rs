@@ -30,11 +30,13 @@ pub(crate) fn set_target<'sb>(
         new.data().set_link_bytes(target);
         return new.into_fast_symlink(target);
     }
-    let buffer = indirect::first_block(&new)?;
-    buffer.write(0, target)?;
-    buffer.mark_dirty_inode(&new);
-    if sync {
-        buffer.sync()?;
+    {
+        let buffer = indirect::first_block(&new)?;
+        buffer.write(0, target)?;
+        buffer.mark_dirty_inode(&new);
+        if sync {
+            buffer.sync()?;
+        }
     }
     Ok(new.into_symlink::<SlowLink>())
 }

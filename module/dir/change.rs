@@ -14,13 +14,14 @@
 
 use super::{blocks_from, entry_len, Block, Entry, SHORTEST};
 use crate::{
-    indirect, inode,
+    indirect,
     ondisk::{self, inode_flags, mode, DirEntry},
     Rext2,
 };
 use kernel::{
     fs::{
         buffer::BufHead,
+        inode::FreshINode,
         lock::{Excl, Held},
         INode,
     },
@@ -204,15 +205,15 @@ fn find_room(dir: &INode<Rext2>, need: usize) -> Result<Option<(Block<'_>, Entry
     Ok(None)
 }
 
-/// Fills the first block of a new directory, which is all zeros.
-pub(crate) fn make_empty(
-    buffer: &BufHead<'_>,
-    dir: &INode<Rext2>,
-    parent: &INode<Rext2>,
-) -> Result {
-    put(buffer, 0, SHORTEST, b".", dir)?;
-    put(buffer, SHORTEST, buffer.size() - SHORTEST, b"..", parent)?;
+/// Fills a new directory, which has no blocks yet.
+pub(crate) fn make_empty(dir: &FreshINode<'_, Rext2>, parent: &INode<Rext2>) -> Result {
+    let buffer = indirect::first_block(dir)?;
+    put(&buffer, 0, SHORTEST, b".", dir)?;
+    put(&buffer, SHORTEST, buffer.size() - SHORTEST, b"..", parent)?;
     buffer.mark_dirty_inode(dir);
+    if parent.is_dirsync() {
+        buffer.sync()?;
+    }
     Ok(())
 }
 

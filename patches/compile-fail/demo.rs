@@ -11,7 +11,7 @@ use kernel::{
     fs::{
         aops,
         dentry::{Created, Negative, Opened, Positive, Spliced, Tmpfile, Unhashed},
-        dir::{self, Emitter, FileType, Rename, Target},
+        dir::{self, Emitter, FileType, NewName, Rename},
         file::{self, ExclCheck, ExclSubmit, ReadDone, ReadReq, SharedCheck, SharedSubmit},
         file::{WriteDone, WriteReq},
         inode::{Attributes, Iget, Ready, Special},
@@ -60,7 +60,7 @@ impl FileSystem for Demo {
     }
 
     fn fill_super<'a>(sb: NewSb<'a, Self>, _params: &()) -> Result<Mounted<'a, Self>> {
-        let live = sb.publish(KBox::new(Data { root: 2 }, GFP_KERNEL)?);
+        let live = sb.publish(KBox::new(Data { root: 2 }, GFP_KERNEL)?.into());
         let root = iget(live.sb(), live.sb().data().root)?;
         live.set_root(root)
     }
@@ -159,7 +159,7 @@ impl dir::Operations for Demo {
     fn rename(rename: Rename<'_, Demo>) -> Result {
         match rename {
             Rename::Within { mut dir, old, new } => {
-                if let Target::Replaced(mut victim) = new {
+                if let NewName::Replaced(mut victim) = new {
                     victim.held().dec_nlink();
                 }
                 dir.touch_mtime();
@@ -203,6 +203,9 @@ impl symlink::Operations for Demo {
 impl aops::Operations for Demo {
     type FileSystem = Demo;
     type Read = Look;
+    type Write = Grow;
+    type Fault = Touch;
+    type Writeback = Store;
 }
 
 fn mapping(file: &INode<Demo>, pos: Offset) -> Mapping {
@@ -254,6 +257,28 @@ impl iomap::Alloc for Grow {
     }
 }
 
+/// Makes room for what a mapping stores.
+pub struct Touch;
+
+impl iomap::Fault for Touch {
+    type FileSystem = Demo;
+
+    fn map(file: &INode<Demo>, pos: Offset, _len: u64) -> Result<Mapping> {
+        Ok(mapping(file, pos))
+    }
+}
+
+/// Writes back.
+pub struct Store;
+
+impl iomap::Writeback for Store {
+    type FileSystem = Demo;
+
+    fn map(file: &INode<Demo>, pos: Offset, _len: u64) -> Result<Mapping> {
+        Ok(mapping(file, pos))
+    }
+}
+
 #[vtable]
 impl file::Operations for Demo {
     type FileSystem = Demo;
@@ -274,9 +299,11 @@ impl file::Operations for Demo {
             req = match req.lock_shared()?.check()? {
                 SharedCheck::Done(done) => return Ok(done),
                 SharedCheck::NeedsExcl(req) => req,
+                SharedCheck::Extend(fill) => fill.needs_excl(),
                 SharedCheck::Overwrite(write) => match write.submit::<Over>()? {
                     SharedSubmit::Done(done) => return Ok(done),
-                    SharedSubmit::Fallback(req) => req,
+                    SharedSubmit::Hole(fill) => fill.needs_excl(),
+                    SharedSubmit::NeedsExcl(req) => req,
                 },
             };
         }
@@ -285,12 +312,12 @@ impl file::Operations for Demo {
             ExclCheck::Write(write) => write,
         };
         if !direct {
-            return write.submit_buffered::<Grow>();
+            return write.submit_buffered::<Demo>();
         }
         write.drain_dio();
-        match write.submit_direct::<Grow>()? {
+        match write.submit_direct::<Over>()? {
             ExclSubmit::Done(done) => Ok(done),
-            ExclSubmit::Fallback(write) => write.submit_buffered::<Grow>(),
+            ExclSubmit::Fallback(write) => write.submit_buffered::<Demo>(),
         }
     }
 }

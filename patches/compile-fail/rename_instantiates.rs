@@ -9,14 +9,14 @@
 
 use demo::Demo;
 use kernel::fs::{
-    dir::{Rename, Target},
+    dir::{NewName, Rename},
     inode::Ready,
 };
 use kernel::prelude::*;
 
 pub fn f(rename: Rename<'_, Demo>, new: Ready<'_, Demo>) -> Result {
     if let Rename::Within {
-        new: Target::Free(name),
+        new: NewName::Free(name),
         ..
     } = rename
     {

@@ -28,7 +28,7 @@ use core::{
 
 mod rename;
 
-pub use rename::{Rename, Target};
+pub use rename::{NewName, Rename};
 
 /// The operations of a directory.
 #[vtable]
@@ -299,6 +299,7 @@ impl<O: Operations> Tables<O> {
         } else {
             None
         },
+        setattr: Some(inode::Tables::<O::FileSystem>::setattr),
         symlink: if O::HAS_SYMLINK {
             Some(Self::symlink)
         } else {

@@ -91,6 +91,7 @@ impl<O: Operations> Tables<O> {
         get_link: Some(Self::get_link),
         getattr: Some(inode::Tables::<O::FileSystem>::getattr),
         listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
+        setattr: Some(inode::Tables::<O::FileSystem>::setattr),
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
     };

@@ -27,7 +27,7 @@ pub enum Rename<'a, T: FileSystem> {
         /// What is moved.
         old: Entry<'a, T>,
         /// Where it is moved.
-        new: Target<'a, T, Entry<'a, T>>,
+        new: NewName<'a, T, Entry<'a, T>>,
     },
     /// From one directory to another one. Everything is held.
     Across {
@@ -38,12 +38,12 @@ pub enum Rename<'a, T: FileSystem> {
         /// What is moved.
         old: Positive<'a, T>,
         /// Where it is moved.
-        new: Target<'a, T, Positive<'a, T>>,
+        new: NewName<'a, T, Positive<'a, T>>,
     },
 }
 
 /// What has the name to which something is moved.
-pub enum Target<'a, T: FileSystem, E> {
+pub enum NewName<'a, T: FileSystem, E> {
     /// Nothing has this name, of 1 to 255 bytes.
     Free(&'a [u8]),
     /// This loses its name. It is a directory if what is moved is one.
@@ -62,17 +62,17 @@ unsafe fn target<'a, T: FileSystem, E>(
     dentry: NonNull<bindings::dentry>,
     flags: u32,
     exchanged: impl FnOnce(NonNull<bindings::dentry>) -> E,
-) -> Result<Target<'a, T, E>> {
+) -> Result<NewName<'a, T, E>> {
     // SAFETY: The dentry is valid, and the lock of its parent keeps it from being attached.
     let free = unsafe { (*dentry.as_ptr()).d_inode.is_null() };
     match (flags, free) {
         (bindings::RENAME_EXCHANGE, true) => Err(ENOENT),
-        (bindings::RENAME_EXCHANGE, false) => Ok(Target::Exchanged(exchanged(dentry))),
+        (bindings::RENAME_EXCHANGE, false) => Ok(NewName::Exchanged(exchanged(dentry))),
         // SAFETY: The lock of the parent keeps the name as it is during `'a`.
-        (0 | bindings::RENAME_NOREPLACE, true) => Ok(Target::Free(unsafe { dentry::name(dentry) })),
+        (0 | bindings::RENAME_NOREPLACE, true) => Ok(NewName::Free(unsafe { dentry::name(dentry) })),
         (0, false) => {
             // SAFETY: The dentry is positive, and the locks are held, by the safety requirements.
-            Ok(Target::Replaced(unsafe { Positive::new(dentry) }))
+            Ok(NewName::Replaced(unsafe { Positive::new(dentry) }))
         }
         (bindings::RENAME_NOREPLACE, false) => Err(EEXIST),
         _ => Err(EINVAL),
