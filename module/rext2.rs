@@ -33,15 +33,24 @@
 
 #![forbid(unsafe_code)]
 
+mod balloc;
+mod check;
 mod dir;
 mod file;
+mod free;
 mod geometry;
+mod group;
+mod ialloc;
 mod indirect;
+mod info;
 mod inode;
 mod iomap;
 mod namei;
 mod ondisk;
 mod options;
+mod persist;
+mod splice;
+mod state;
 mod super_block;
 mod symlink;
 mod xattr;
