@@ -12,14 +12,19 @@
 #![forbid(unsafe_code)]
 
 use crate::{
+    group::{self, Group},
     inode,
     ondisk::{self, inode_flags, mode},
-    super_block::{Group, Mount},
+    super_block::Mount,
     Rext2,
 };
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::{
+    mem::offset_of,
+    sync::atomic::{AtomicU32, Ordering},
+};
 use kernel::{
     fs::{inode::FreshINode, INode, SuperBlock},
+    ondisk::Le16,
     prelude::*,
 };
 
@@ -44,9 +49,10 @@ pub(crate) fn new_inode<'sb>(dir: &'sb INode<Rext2>, mode: u16) -> Result<FreshI
         let Some(mut new) = take(sb, number)? else {
             continue;
         };
-        new.init_owner(dir, mode, mount.grpid());
+        new.init_owner(dir, mode, mount.options.grpid());
         if let (true, Some(group)) = (is_dir, mount.group(number)) {
-            change(mount, number, [&group.used_dirs, &mount.dirs], 1);
+            group::add(&group.used_dirs, 1);
+            group::add(&mount.dirs, 1);
         }
         let flags = inherited(dir.data().flags(), mode);
         new.set_flags(inode::vfs_flags(flags));
@@ -85,15 +91,19 @@ fn take(sb: &SuperBlock<Rext2>, number: u32) -> Result<Option<FreshINode<'_, Rex
             continue;
         }
         bitmap.mark_dirty();
-        change(mount, number, [&group.free_inodes, &mount.free_inodes], -1);
+        group::subtract(&group.free_inodes, 1);
+        group::subtract(&mount.free_inodes, 1);
+        mount.group_changed(number);
         let ino = before + bit as u32 + 1;
-        match make(sb, group, bit as u32, ino) {
+        match make(sb, ino) {
             Ok(Some(new)) => return Ok(Some(new)),
             // It stays marked, and is not tried again.
-            Ok(None) => sb.corrupted(
-                None,
-                format_args!("inode {ino} is in use, but free in the bitmap of group {number}"),
-            ),
+            Ok(None) => {
+                inode::damaged(
+                    sb,
+                    format_args!("inode {ino} is in use, but free in the bitmap of group {number}"),
+                );
+            }
             Err(e) => {
                 release(sb, ino, false);
                 return Err(e);
@@ -105,35 +115,23 @@ fn take(sb: &SuperBlock<Rext2>, number: u32) -> Result<Option<FreshINode<'_, Rex
 
 /// Makes the inode with a number that was free in the bitmap; `None` if it is in use nevertheless, on
 /// the disk or in memory.
-fn make<'sb>(
-    sb: &'sb SuperBlock<Rext2>,
-    group: &Group,
-    index: u32,
-    ino: u32,
-) -> Result<Option<FreshINode<'sb, Rext2>>> {
-    let Some(generation) = last_generation(sb, group, index)? else {
+fn make(sb: &SuperBlock<Rext2>, ino: u32) -> Result<Option<FreshINode<'_, Rext2>>> {
+    let mount = sb.data();
+    let (block, offset) = inode::location(mount, ino)?;
+    let links = offset + offset_of!(ondisk::Inode, i_links_count);
+    // As for e2fsck, it is the links that say it: the mode stays when an inode is deleted.
+    if sb.bread(block)?.get::<Le16>(links)?.get() != 0 {
         return Ok(None);
-    };
+    }
     match sb.fresh_inode(ino.into()) {
         Ok(mut new) => {
-            // File handles of the last inode with this number are not valid for the new one.
-            new.set_generation(generation.wrapping_add(1));
+            new.set_generation(mount.next_generation.fetch_add(1, Ordering::Relaxed));
+            new.data().set_fresh();
             Ok(Some(new))
         }
         Err(e) if e == EIO => Ok(None),
         Err(e) => Err(e),
     }
-}
-
-/// The generation of the last inode at a place in the table of a group; `None` if it is in use.
-fn last_generation(sb: &SuperBlock<Rext2>, group: &Group, index: u32) -> Result<Option<u32>> {
-    let geo = &sb.data().geometry;
-    let byte = u64::from(index) * u64::from(geo.inode_size);
-    let block = u64::from(group.inode_table) + (byte >> geo.block_bits);
-    let offset = (byte % u64::from(geo.block_size)) as usize;
-    let old: ondisk::Inode = sb.bread(block)?.get(offset)?;
-    // As for e2fsck, the links say it: the mode stays when an inode is deleted.
-    Ok((old.i_links_count.get() == 0).then(|| old.i_generation.get()))
 }
 
 /// Gives back the number of an inode that is not in use any more.
@@ -165,29 +163,24 @@ fn release(sb: &SuperBlock<Rext2>, ino: u32, is_dir: bool) {
     });
     match cleared {
         Ok(true) => {
-            change(mount, number, [&group.free_inodes, &mount.free_inodes], 1);
+            group::add(&group.free_inodes, 1);
+            group::add(&mount.free_inodes, 1);
             if is_dir {
-                change(mount, number, [&group.used_dirs, &mount.dirs], -1);
+                group::subtract(&group.used_dirs, 1);
+                group::subtract(&mount.dirs, 1);
             }
+            mount.group_changed(number);
         }
-        Ok(false) => sb.corrupted(
-            None,
-            format_args!("inode {ino} was in use, but free in the bitmap of group {number}"),
-        ),
+        Ok(false) => {
+            inode::damaged(
+                sb,
+                format_args!("inode {ino} was in use, but free in the bitmap of group {number}"),
+            );
+        }
         Err(_) => sb.err(format_args!(
             "inode {ino} is lost: cannot read the inode bitmap of group {number}"
         )),
     }
-}
-
-/// Adds to a counter of a group and to the one of the file system. What the disk says may be too
-/// small: no counter gets less than 0.
-fn change(mount: &Mount, number: u32, counters: [&AtomicU32; 2], by: i32) {
-    for counter in counters {
-        let add = |count: u32| Some(count.saturating_add_signed(by));
-        let _always = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-    }
-    mount.group_changed(number);
 }
 
 fn load(counter: &AtomicU32) -> u32 {

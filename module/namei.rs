@@ -85,6 +85,9 @@ impl Operations for Rext2 {
             Special::Socket => mode::SOCKET,
         };
         let new = ialloc::new_inode(dir.inode(), file_type | mode)?;
+        if let Special::Char(major, minor) | Special::Block(major, minor) = special {
+            new.data().set_device(major, minor);
+        }
         add_new(dir, dentry, new.into_special(special))
     }
 

@@ -13,9 +13,8 @@
 //! | [`iomap`] | the same for the page cache and for direct IO |
 //! | [`file`] | regular files |
 //! | [`dir`] | the entries of a directory |
-//! | [`ialloc`] | which inode number a new file gets |
 //! | [`namei`] | the operations on names |
-//! | [`symlink`] | symbolic links |
+//! | [`symlink`] | links whose target has a block of its own |
 //! | [`xattr`] | extended attributes |
 //!
 //! # What is trusted
@@ -34,16 +33,24 @@
 
 #![forbid(unsafe_code)]
 
+mod balloc;
+mod check;
 mod dir;
 mod file;
+mod free;
 mod geometry;
+mod group;
 mod ialloc;
 mod indirect;
+mod info;
 mod inode;
 mod iomap;
 mod namei;
 mod ondisk;
 mod options;
+mod persist;
+mod splice;
+mod state;
 mod super_block;
 mod symlink;
 mod xattr;

@@ -210,6 +210,15 @@ pub trait FileSystem: Declared + Send + Sync + 'static {
     }
 }
 
+/// Runs `f`; allocations in it do not wait for file systems.
+///
+/// Who holds a lock that is also taken when an inode is evicted needs that, because an allocation may
+/// wait for inodes to be evicted.
+pub fn nofs<R>(f: impl FnOnce() -> R) -> R {
+    let _scope = inode::NoFs::new();
+    f()
+}
+
 /// A random number.
 pub fn random_u32() -> u32 {
     // SAFETY: No preconditions.
