@@ -22,6 +22,7 @@ use kernel::{
         dir::{Emitter, FileType},
         INode, Offset,
     },
+    page::PAGE_SIZE,
     prelude::*,
 };
 
@@ -112,6 +113,8 @@ pub(crate) struct Block<'a> {
     start: Offset,
     /// Position of the next entry in the block.
     next: usize,
+    /// The biggest inode number.
+    inodes: u32,
 }
 
 impl<'a> Block<'a> {
@@ -124,6 +127,7 @@ impl<'a> Block<'a> {
                 buffer: dir.sb().bread(block.into())?,
                 start: (number << geo.block_bits) as Offset,
                 next: 0,
+                inodes: geo.inodes_count,
             }),
             _ => Err(corrupted(
                 dir,
@@ -132,40 +136,36 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The next entry, in use or not.
+    /// The next entry, in use or not. This is the loop of every search.
+    #[inline(always)]
     fn step(&mut self) -> Result<Option<Entry>> {
         let offset = self.next;
         let size = self.buffer.size();
         if offset >= size {
             return Ok(None);
         }
-        let head = match (
-            self.buffer.load_le32(offset),
-            self.buffer.load_le32(offset + 4),
-        ) {
-            (Ok(first), Ok(second)) => DirEntry::new(first, second),
-            _ => return Err(self.bad(offset, format_args!("rec_len of the entry before it"))),
+        let Ok([first, second]) = self.buffer.load_le32s(offset) else {
+            return Err(self.bad(offset, format_args!("rec_len of the entry before it")));
         };
+        let head = DirEntry::new(first, second);
         let entry = Entry {
             ino: head.inode,
             file_type: head.file_type,
             offset,
             len: match head.rec_len {
                 // What 16 bits cannot hold.
-                0 | u16::MAX if size == 1 << 16 => size,
+                0 | u16::MAX if PAGE_SIZE >= 1 << 16 && size == 1 << 16 => size,
                 len => len.into(),
             },
             name_len: head.name_len.into(),
         };
-        let inodes = self.dir.sb().data().geometry.inodes_count;
-        // The shortest entry is one whose name has a byte, and a longer name makes it longer.
         if entry.len < SHORTEST
             || entry.len % 4 != 0
             || entry.len > size - offset
             || ondisk::DIR_HEAD + entry.name_len > entry.len
-            || entry.ino > inodes
+            || entry.ino > self.inodes
         {
-            return Err(self.bad_entry(&entry, size));
+            return Err(self.bad_entry(offset, head, entry.len));
         }
         self.next = entry.end();
         Ok(Some(entry))
@@ -173,15 +173,9 @@ impl<'a> Block<'a> {
 
     /// Reports what is wrong with an entry.
     #[cold]
-    fn bad_entry(&self, entry: &Entry, size: usize) -> Error {
-        let &Entry {
-            ino,
-            offset,
-            len,
-            name_len,
-            ..
-        } = entry;
-        if len < SHORTEST || len % 4 != 0 || len > size - offset {
+    fn bad_entry(&self, offset: usize, head: DirEntry, len: usize) -> Error {
+        let (ino, name_len) = (head.inode, usize::from(head.name_len));
+        if len < SHORTEST || len % 4 != 0 || len > self.buffer.size() - offset {
             self.bad(
                 offset,
                 format_args!("rec_len {len} is not a multiple of 4 from {SHORTEST} to the end"),
@@ -192,7 +186,7 @@ impl<'a> Block<'a> {
                 format_args!("name_len {name_len} is more than rec_len {len}"),
             )
         } else {
-            let inodes = self.dir.sb().data().geometry.inodes_count;
+            let inodes = self.inodes;
             self.bad(offset, format_args!("inode {ino} is more than {inodes}"))
         }
     }
@@ -215,11 +209,13 @@ impl<'a> Block<'a> {
         }
         // Entries begin and end at multiples of four, so that whole words of a name can be loaded.
         let name = entry.offset + ondisk::DIR_HEAD;
-        if self.buffer.load_le32(name + wanted.tail_at)? & wanted.mask != wanted.tail {
+        let [tail] = self.buffer.load_le32s(name + wanted.tail_at)?;
+        if tail & wanted.mask != wanted.tail {
             return Ok(false);
         }
         for at in (0..wanted.tail_at).step_by(4) {
-            if self.buffer.load_le32(name + at)? != word(wanted.name, at) {
+            let [bytes] = self.buffer.load_le32s(name + at)?;
+            if bytes != word(wanted.name, at) {
                 return Ok(false);
             }
         }
@@ -240,6 +236,7 @@ impl<'a> Block<'a> {
     }
 
     /// Reports a damaged entry.
+    #[cold]
     fn bad(&self, offset: usize, what: fmt::Arguments<'_>) -> Error {
         let pos = self.start + offset as Offset;
         corrupted(

@@ -7,7 +7,7 @@
 use crate::{
     indirect::{self, Run},
     inode::corrupted,
-    ondisk, splice, Rext2,
+    ondisk, Rext2,
 };
 use kernel::{
     fs::{
@@ -31,7 +31,7 @@ pub(crate) fn set_target<'sb>(
         return new.into_fast_symlink(target);
     }
     {
-        let buffer = splice::first_block(&new)?;
+        let buffer = indirect::first_block(&new)?;
         buffer.write(0, target)?;
         buffer.mark_dirty_inode(&new);
         if sync {

@@ -14,8 +14,9 @@
 
 use super::{blocks_from, entry_len, Block, Entry, SHORTEST};
 use crate::{
+    indirect,
     ondisk::{self, inode_flags, mode, DirEntry},
-    splice, Rext2,
+    Rext2,
 };
 use kernel::{
     fs::{
@@ -178,7 +179,7 @@ pub(crate) fn add<'a>(
             block.buffer
         }
         None => {
-            let (number, buffer) = splice::append_dir_block(dir)?;
+            let (number, buffer) = indirect::append_dir_block(dir)?;
             dir.data().set_last_room(number);
             put(&buffer, 0, buffer.size(), name, inode)?;
             buffer
@@ -206,7 +207,7 @@ fn find_room(dir: &INode<Rext2>, need: usize) -> Result<Option<(Block<'_>, Entry
 
 /// Fills a new directory, which has no blocks yet.
 pub(crate) fn make_empty(dir: &FreshINode<'_, Rext2>, parent: &INode<Rext2>) -> Result {
-    let buffer = splice::first_block(dir)?;
+    let buffer = indirect::first_block(dir)?;
     put(&buffer, 0, SHORTEST, b".", dir)?;
     put(&buffer, SHORTEST, buffer.size() - SHORTEST, b"..", parent)?;
     buffer.mark_dirty_inode(dir);

@@ -73,6 +73,7 @@ impl<'a> BufHead<'a> {
     }
 
     /// The size of the block, in bytes.
+    #[inline]
     pub fn size(&self) -> usize {
         // SAFETY: Valid by the type invariant.
         unsafe { (*self.bh.as_ptr()).b_size }
@@ -138,6 +139,29 @@ impl<'a> BufHead<'a> {
         // The two make an `smp_load_acquire()`, without a call.
         fence(Ordering::Acquire);
         Ok(u32::from_le(raw))
+    }
+
+    /// Loads little-endian numbers that follow each other, from `offset` on, a multiple of 4.
+    ///
+    /// Each is one load, and there is no order between them and others: it is for those who keep
+    /// their writers away.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` if they are not all within the block, or not aligned.
+    #[inline]
+    pub fn load_le32s<const N: usize>(&self, offset: usize) -> Result<[u32; N]> {
+        self.check(offset, N * size_of::<u32>())?;
+        if offset % size_of::<u32>() != 0 {
+            return Err(ERANGE);
+        }
+        // SAFETY: The offset is within the block, or behind its end if there are no numbers.
+        let first = unsafe { self.data(offset) }.cast::<u32>();
+        Ok(core::array::from_fn(|i| {
+            // SAFETY: The data of a buffer is aligned to the block size, and the number is within
+            // it. It is loaded as `READ_ONCE()` does, because others may store at the same time.
+            u32::from_le(unsafe { first.add(i).read_volatile() })
+        }))
     }
 
     /// Copies values from `offset` on, as many as there is room for.
@@ -305,7 +329,8 @@ impl<'a> BufHead<'a> {
     ///
     /// # Safety
     ///
-    /// `offset` is within the block.
+    /// `offset` is within the block, or just behind it.
+    #[inline]
     unsafe fn data(&self, offset: usize) -> *mut u8 {
         // SAFETY: By the safety requirements; the buffer is valid by the type invariant.
         unsafe { (*self.bh.as_ptr()).b_data.cast::<u8>().add(offset) }
@@ -319,6 +344,7 @@ impl<'a> BufHead<'a> {
         }
     }
 
+    #[inline]
     fn check(&self, offset: usize, len: usize) -> Result {
         match offset.checked_add(len) {
             Some(end) if end <= self.size() => Ok(()),

@@ -69,7 +69,9 @@ unsafe fn target<'a, T: FileSystem, E>(
         (bindings::RENAME_EXCHANGE, true) => Err(ENOENT),
         (bindings::RENAME_EXCHANGE, false) => Ok(NewName::Exchanged(exchanged(dentry))),
         // SAFETY: The lock of the parent keeps the name as it is during `'a`.
-        (0 | bindings::RENAME_NOREPLACE, true) => Ok(NewName::Free(unsafe { dentry::name(dentry) })),
+        (0 | bindings::RENAME_NOREPLACE, true) => {
+            Ok(NewName::Free(unsafe { dentry::name(dentry) }))
+        }
         (0, false) => {
             // SAFETY: The dentry is positive, and the locks are held, by the safety requirements.
             Ok(NewName::Replaced(unsafe { Positive::new(dentry) }))
