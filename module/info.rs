@@ -33,6 +33,8 @@ pub(crate) struct Info {
     block_group: AtomicU32,
     /// The block of a directory in which a name was found last.
     last_found: AtomicU32,
+    /// The block of a directory in which there was room last.
+    last_room: AtomicU32,
     /// What was allocated in holes and is not filled yet: see [`Pending`].
     pending: AtomicU64,
     /// What was allocated for shared mappings and may not be on the disk yet.
@@ -104,6 +106,7 @@ impl Info {
             dtime: AtomicU32::new(0),
             block_group: AtomicU32::new(0),
             last_found: AtomicU32::new(0),
+            last_room: AtomicU32::new(0),
             pending: AtomicU64::new(0),
             faulted: AtomicU64::new(0),
             fresh: AtomicBool::new(false),
@@ -137,6 +140,16 @@ impl Info {
     /// Sets the block of a directory in which a name was found last.
     pub(crate) fn set_last_found(&self, block: u64) {
         self.last_found.store(block as u32, Ordering::Relaxed);
+    }
+
+    /// The block of a directory in which there was room for an entry last: a hint, nothing more.
+    pub(crate) fn last_room(&self) -> u64 {
+        self.last_room.load(Ordering::Relaxed).into()
+    }
+
+    /// Sets the block of a directory in which there was room last.
+    pub(crate) fn set_last_room(&self, block: u64) {
+        self.last_room.store(block as u32, Ordering::Relaxed);
     }
 
     /// The block with the attributes, or 0.

@@ -140,22 +140,59 @@ pub(crate) mod default_mount_opts {
 /// What new inodes use of the space behind their first 128 bytes.
 pub(crate) const EXTRA_ISIZE: u16 = 32;
 
-/// `i_flags` that change what `i_block` means, which ext2 does not have.
+/// `i_flags`.
 pub(crate) mod inode_flags {
+    /// To be deleted for good.
+    pub(crate) const SECRM: u32 = 0x1;
+    /// To be kept for undeletion.
+    pub(crate) const UNRM: u32 = 0x2;
+    /// To be compressed.
+    pub(crate) const COMPR: u32 = 0x4;
     /// Writes are synchronous.
     pub(crate) const SYNC: u32 = 0x8;
     /// Nothing can be changed.
     pub(crate) const IMMUTABLE: u32 = 0x10;
     /// Only appending writes.
     pub(crate) const APPEND: u32 = 0x20;
+    /// Not to be saved by dump.
+    pub(crate) const NODUMP: u32 = 0x40;
     /// Access times are not updated.
     pub(crate) const NOATIME: u32 = 0x80;
+    /// There are compressed blocks.
+    pub(crate) const COMPRBLK: u32 = 0x200;
+    /// Not to be compressed.
+    pub(crate) const NOCOMP: u32 = 0x400;
+    /// The directory has an index.
+    pub(crate) const INDEX: u32 = 0x1000;
+    /// Data goes through the journal.
+    pub(crate) const JOURNAL_DATA: u32 = 0x4000;
+    /// The end of the file is not to be merged with that of others.
+    pub(crate) const NOTAIL: u32 = 0x8000;
     /// Changes of the directory are synchronous.
     pub(crate) const DIRSYNC: u32 = 0x10000;
-    /// `i_block` is an extent tree.
+    /// What is in the directory has nothing to do with each other, and is spread.
+    pub(crate) const TOPDIR: u32 = 0x20000;
+    /// `i_block` is an extent tree, which ext2 does not have.
     pub(crate) const EXTENTS: u32 = 0x80000;
-    /// `i_block` is data.
+    /// `i_block` is data, which ext2 does not have.
     pub(crate) const INLINE_DATA: u32 = 0x1000_0000;
+
+    /// What a new file takes over from its directory.
+    pub(crate) const INHERITED: u32 = SECRM
+        | UNRM
+        | COMPR
+        | SYNC
+        | NODUMP
+        | NOATIME
+        | COMPRBLK
+        | NOCOMP
+        | JOURNAL_DATA
+        | NOTAIL
+        | DIRSYNC;
+    /// What only directories have.
+    pub(crate) const DIR_ONLY: u32 = DIRSYNC | TOPDIR;
+    /// What all kinds of files have.
+    pub(crate) const ALL_KINDS: u32 = NODUMP | NOATIME;
 }
 
 /// The types of `i_mode`.
@@ -324,6 +361,14 @@ impl DirEntry {
             name_len: (second >> 16) as u8,
             file_type: (second >> 24) as u8,
         }
+    }
+
+    /// The two words that make up the head.
+    pub(crate) fn words(self) -> (u32, u32) {
+        let second = u32::from(self.rec_len)
+            | u32::from(self.name_len) << 16
+            | u32::from(self.file_type) << 24;
+        (self.inode, second)
     }
 }
 

@@ -13,8 +13,9 @@
 //! | [`iomap`] | the same for the page cache and for direct IO |
 //! | [`file`] | regular files |
 //! | [`dir`] | the entries of a directory |
+//! | [`ialloc`] | which inode number a new file gets |
 //! | [`namei`] | the operations on names |
-//! | [`symlink`] | links whose target has a block of its own |
+//! | [`symlink`] | symbolic links |
 //! | [`xattr`] | extended attributes |
 //!
 //! # What is trusted
