@@ -23,7 +23,7 @@
 //! request then has been answered, whatever the file system returns.
 
 use super::{
-    aops, compat, inode,
+    acl, aops, compat, fileattr, inode,
     iomap::{self, to_count, LookupTable},
     lock::{Excl, Guard, Shared},
     xattr, FileSystem, INode, Offset,
@@ -260,13 +260,19 @@ type ReadMap<O> = <<O as Operations>::Mapping as aops::Operations>::Read;
 impl<O: Operations> Tables<O> {
     pub(super) const INODE_OPS: &'static bindings::inode_operations = &bindings::inode_operations {
         fiemap: Some(Self::fiemap),
+        fileattr_get: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::GET,
+        fileattr_set: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::SET,
+        get_inode_acl: acl::Tables::<<O::FileSystem as FileSystem>::Acl>::GET,
         getattr: Some(inode::Tables::<O::FileSystem>::getattr),
         listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
+        set_acl: acl::Tables::<<O::FileSystem as FileSystem>::Acl>::SET,
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
     };
 
     pub(super) const FILE_OPS: &'static bindings::file_operations = &bindings::file_operations {
+        compat_ioctl: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::COMPAT_IOCTL,
+        unlocked_ioctl: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::IOCTL,
         fop_flags: O::FLAGS.0,
         fsync: Some(compat::fsync),
         llseek: Some(Self::llseek),

@@ -10,7 +10,7 @@
 //! sees (`I_NEW`). It is set up from the disk and then finished as one kind of file, with the
 //! operations of that kind; dropped before that, it disappears and those who wait for it try again.
 
-use super::{dir, file, symlink, xattr, FileSystem, Ino, Offset, SuperBlock};
+use super::{acl, dir, file, symlink, xattr, FileSystem, Ino, Offset, SuperBlock};
 use crate::{
     bindings,
     error::{code::*, Result},
@@ -417,8 +417,10 @@ impl<T: FileSystem> Tables<T> {
 
     /// The operations of a file that is neither regular nor a directory nor a link.
     const SPECIAL_OPS: &'static bindings::inode_operations = &bindings::inode_operations {
+        get_inode_acl: acl::Tables::<T::Acl>::GET,
         getattr: Some(Self::getattr),
         listxattr: xattr::Tables::<T::Xattr>::LIST,
+        set_acl: acl::Tables::<T::Acl>::SET,
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
     };

@@ -7,7 +7,7 @@
 //! [`LiveSb`], with the data of the file system, so that there can be inodes; and [`Mounted`], with
 //! a root. `fill_super` can only return the last.
 
-use super::{buffer::BufHead, context, inode, xattr, FileSystem, INode, IRef, Offset};
+use super::{buffer::BufHead, context, export, inode, xattr, FileSystem, INode, IRef, Offset};
 use crate::{
     alloc::KBox,
     bindings,
@@ -74,6 +74,12 @@ impl<T: FileSystem> SuperBlock<T> {
     pub fn block_size_bits(&self) -> u8 {
         // SAFETY: As in `block_size`.
         unsafe { (*self.as_ptr()).s_blocksize_bits }
+    }
+
+    /// Whether the mount has access control lists.
+    pub fn has_acls(&self) -> bool {
+        // SAFETY: The superblock is valid.
+        unsafe { bindings::fs_has_posix_acl(self.as_ptr()) }
     }
 
     /// Reads a block of metadata through the page cache of the device.
@@ -233,6 +239,13 @@ impl<'a, T: FileSystem> NewSb<'a, T> {
         }
     }
 
+    /// Says whether the mount has access control lists. It never has without
+    /// `CONFIG_FS_POSIX_ACL`.
+    pub fn set_acls(&mut self, on: bool) {
+        // SAFETY: Valid and ours by the type invariant.
+        unsafe { bindings::fs_set_posix_acl(self.sb.as_ptr(), on) }
+    }
+
     /// Sets the identity of the file system, which `statfs` reports as well.
     pub fn set_uuid(&mut self, uuid: &[u8; 16]) {
         // SAFETY: Valid and ours by the type invariant; the array has the given length.
@@ -384,6 +397,7 @@ impl<T: FileSystem> Tables<T> {
             // SAFETY: The superblock is valid and ours; the tables are static.
             unsafe {
                 (*sb).s_op = Self::OPS;
+                (*sb).s_export_op = export::Tables::<T::Export>::OPS;
                 if <T::Xattr as xattr::Operations>::HAS_GET {
                     (*sb).s_xattr = xattr::Tables::<T::Xattr>::HANDLERS.as_ptr();
                 }

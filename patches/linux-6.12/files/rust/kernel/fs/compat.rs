@@ -9,6 +9,9 @@ use crate::{
 };
 use core::ptr::NonNull;
 
+/// What `inode_operations.fileattr_get` fills and `fileattr_set` reads.
+pub(super) type FileAttr = bindings::fileattr;
+
 /// `file_operations.fsync` of files whose metadata is in buffers of the device.
 ///
 /// # Safety
