@@ -4,6 +4,7 @@
 
 #include <linux/fileattr.h>
 #include <linux/fs.h>
+#include <linux/mnt_idmapping.h>
 #include <linux/posix_acl.h>
 #include <linux/security.h>
 #include <linux/xattr.h>
@@ -28,14 +29,6 @@ int rust_helper_security_inode_init_security(struct inode *inode,
 bool rust_helper_fs_has_posix_acl(const struct super_block *sb)
 {
 	return sb->s_flags & SB_POSIXACL;
-}
-
-void rust_helper_fs_set_posix_acl(struct super_block *sb, bool on)
-{
-	if (on && IS_ENABLED(CONFIG_FS_POSIX_ACL))
-		sb->s_flags |= SB_POSIXACL;
-	else
-		sb->s_flags &= ~SB_POSIXACL;
 }
 
 struct posix_acl *rust_helper_posix_acl_dup(struct posix_acl *acl)
@@ -112,18 +105,16 @@ int rust_helper_fs_acl_create(struct inode *dir, umode_t *mode,
 	return posix_acl_create(dir, mode, default_acl, acl);
 }
 
-int rust_helper_fs_acl_chmod(struct mnt_idmap *idmap, struct dentry *dentry,
-			     umode_t mode)
+int rust_helper_fs_acl_chmod(struct dentry *dentry, umode_t mode)
 {
-	return posix_acl_chmod(idmap, dentry, mode);
+	return posix_acl_chmod(&nop_mnt_idmap, dentry, mode);
 }
 
-int rust_helper_fs_acl_update_mode(struct mnt_idmap *idmap,
-				   struct inode *inode, umode_t *mode,
+int rust_helper_fs_acl_update_mode(struct inode *inode, umode_t *mode,
 				   struct posix_acl **acl)
 {
 #ifdef CONFIG_FS_POSIX_ACL
-	return posix_acl_update_mode(idmap, inode, mode, acl);
+	return posix_acl_update_mode(&nop_mnt_idmap, inode, mode, acl);
 #else
 	return -EOPNOTSUPP;
 #endif

@@ -201,7 +201,7 @@ impl Acl {
         unsafe { (*self.0.get()).a_count as usize }
     }
 
-    /// Whether it has no entries, which is not so.
+    /// Whether it has no entries. It always has some.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -334,7 +334,7 @@ impl<O: Operations> Tables<O> {
     /// Called by the VFS with a dentry that has an inode of type `O::FileSystem`, whose `i_rwsem` is
     /// held exclusively; `acl` is null, or a list that is valid.
     unsafe extern "C" fn set(
-        idmap: *mut bindings::mnt_idmap,
+        _idmap: *mut bindings::mnt_idmap,
         dentry: *mut bindings::dentry,
         mut acl: *mut bindings::posix_acl,
         kind: crate::ffi::c_int,
@@ -352,7 +352,7 @@ impl<O: Operations> Tables<O> {
                     let mut new = inode.mode();
                     // SAFETY: The arguments are those of the call, and variables of ours.
                     to_result(unsafe {
-                        bindings::fs_acl_update_mode(idmap, inode.as_ptr(), &mut new, &mut acl)
+                        bindings::fs_acl_update_mode(inode.as_ptr(), &mut new, &mut acl)
                     })?;
                     mode = Some(new);
                 }
@@ -377,16 +377,12 @@ impl<O: Operations> Tables<O> {
     }
 }
 
-/// What `setattr` does after it has changed the permissions: the list follows them.
+/// What `setattr` does after it has changed the permissions to `mode`: the list follows them.
 ///
 /// # Safety
 ///
 /// `dentry` has an inode, whose `i_rwsem` is held exclusively.
-pub(super) unsafe fn chmod(
-    idmap: *mut bindings::mnt_idmap,
-    dentry: *mut bindings::dentry,
-    mode: u16,
-) -> Result {
+pub(super) unsafe fn chmod(dentry: *mut bindings::dentry, mode: u16) -> Result {
     // SAFETY: By the safety requirements.
-    to_result(unsafe { bindings::fs_acl_chmod(idmap, dentry, mode) })
+    to_result(unsafe { bindings::fs_acl_chmod(dentry, mode) })
 }

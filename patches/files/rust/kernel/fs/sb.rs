@@ -77,7 +77,7 @@ impl<T: FileSystem> SuperBlock<T> {
     }
 
     /// Whether the mount has access control lists.
-    pub fn has_acls(&self) -> bool {
+    pub fn has_posix_acl(&self) -> bool {
         // SAFETY: The superblock is valid.
         unsafe { bindings::fs_has_posix_acl(self.as_ptr()) }
     }
@@ -237,13 +237,6 @@ impl<'a, T: FileSystem> NewSb<'a, T> {
             (*sb).s_time_max = limits.time_max;
             (*sb).s_time_gran = limits.time_granularity;
         }
-    }
-
-    /// Says whether the mount has access control lists. It never has without
-    /// `CONFIG_FS_POSIX_ACL`.
-    pub fn set_acls(&mut self, on: bool) {
-        // SAFETY: Valid and ours by the type invariant.
-        unsafe { bindings::fs_set_posix_acl(self.sb.as_ptr(), on) }
     }
 
     /// Sets the identity of the file system, which `statfs` reports as well.

@@ -375,7 +375,7 @@ impl<O: Operations> Tables<O> {
         let mut names = Names {
             // SAFETY: The memory belongs to the call.
             to: unsafe { Buffer::new(to, size) },
-            acls: inode.sb().has_acls(),
+            acls: inode.sb().has_posix_acl(),
         };
         from_result(|| {
             O::list(inode, &mut names)?;
