@@ -11,7 +11,7 @@ use crate::{
 use kernel::{
     fs::{
         aops,
-        iomap::{Kind, Lookup, Mapping},
+        iomap::{Kind, Lookup, Mapping, ReadOnly},
         INode, Offset,
     },
     prelude::*,
@@ -24,6 +24,9 @@ pub(crate) struct PageCache;
 impl aops::Operations for PageCache {
     type FileSystem = Rext2;
     type Read = Read;
+    type Write = ReadOnly<Rext2>;
+    type Fault = ReadOnly<Rext2>;
+    type Writeback = ReadOnly<Rext2>;
 }
 
 /// What is there to be read.

@@ -121,7 +121,7 @@ impl FileSystem for Rext2 {
             super_location: params.super_location,
             minix_df: AtomicBool::new(params.minix_df == Some(true)),
         };
-        let live = sb.publish(KBox::new(mount, GFP_KERNEL)?);
+        let live = sb.publish(KBox::new(mount, GFP_KERNEL)?.into());
         let root = inode::iget(live.sb(), ondisk::ROOT_INO)?;
         if !root.is_dir() || root.size() == 0 {
             live.sb().corrupted(

@@ -42,4 +42,108 @@ void rust_helper_fs_buffer_copy(void *to, const struct buffer_head *bh,
 	memcpy(to, bh->b_data + offset, len);
 }
 
+/*
+ * The block gets a new meaning: what the buffer and the device hold for it is
+ * of no interest. The lock waits for IO that is still under way.
+ */
+struct buffer_head *rust_helper_fs_sb_bnew(struct super_block *sb,
+					   sector_t block)
+{
+	struct buffer_head *bh = sb_getblk(sb, block);
+
+	if (!bh)
+		return NULL;
+	if (atomic_read(&bh->b_count) > INT_MAX / 2) {
+		brelse(bh);
+		return NULL;
+	}
+
+	lock_buffer(bh);
+	memset(bh->b_data, 0, bh->b_size);
+	set_buffer_uptodate(bh);
+	unlock_buffer(bh);
+
+	return bh;
+}
+
+void rust_helper_fs_clean_bdev_aliases(struct super_block *sb, sector_t block,
+				       sector_t count)
+{
+	clean_bdev_aliases(sb->s_bdev, block, count);
+}
+
+void rust_helper_fs_buffer_write(struct buffer_head *bh, size_t offset,
+				 const void *from, size_t len)
+{
+	memcpy(bh->b_data + offset, from, len);
+}
+
+void rust_helper_fs_buffer_zero(struct buffer_head *bh, size_t offset,
+				size_t len)
+{
+	memset(bh->b_data + offset, 0, len);
+}
+
+/*
+ * A write that failed leaves the buffer not up to date, although it still
+ * holds what should have been written.
+ */
+void rust_helper_fs_buffer_mark_dirty(struct buffer_head *bh)
+{
+	if (unlikely(!buffer_uptodate(bh)))
+		set_buffer_uptodate(bh);
+	mark_buffer_dirty(bh);
+}
+
+/* A buffer of another device cannot be written by an fsync() of this inode. */
+void rust_helper_fs_buffer_mark_dirty_inode(struct buffer_head *bh,
+					    struct inode *inode)
+{
+	if (unlikely(!buffer_uptodate(bh)))
+		set_buffer_uptodate(bh);
+	if (likely(bh->b_bdev == inode->i_sb->s_bdev))
+		mark_buffer_dirty_inode(bh, inode);
+	else
+		mark_buffer_dirty(bh);
+}
+
+void rust_helper_bforget(struct buffer_head *bh)
+{
+	bforget(bh);
+}
+
+bool rust_helper_fs_buffer_test_bit(const struct buffer_head *bh, size_t bit)
+{
+	return test_bit_le(bit, bh->b_data);
+}
+
+bool rust_helper_fs_buffer_test_and_set_bit(struct buffer_head *bh, size_t bit)
+{
+	return test_and_set_bit_le(bit, bh->b_data);
+}
+
+bool rust_helper_fs_buffer_test_and_clear_bit(struct buffer_head *bh,
+					      size_t bit)
+{
+	return test_and_clear_bit_le(bit, bh->b_data);
+}
+
+size_t rust_helper_fs_buffer_find_zero_bit(const struct buffer_head *bh,
+					   size_t from, size_t end)
+{
+	return find_next_zero_bit_le(bh->b_data, end, from);
+}
+
+size_t rust_helper_fs_buffer_find_set_bit(const struct buffer_head *bh,
+					  size_t from, size_t end)
+{
+	return find_next_bit_le(bh->b_data, end, from);
+}
+
+/* Who reads the number sees what was written to the block that it names. */
+void rust_helper_fs_store_release_le32(__le32 *at, u32 value)
+{
+	smp_store_release(at, cpu_to_le32(value));
+}
+
 #endif

@@ -3,13 +3,20 @@
 #ifdef CONFIG_RUST_FS_ABSTRACTIONS
 
 #include <linux/backing-dev.h>
+#include <linux/blkdev.h>
+#include <linux/cred.h>
 #include <linux/delayed_call.h>
 #include <linux/fs.h>
 #include <linux/fsnotify.h>
+#include <linux/mnt_idmapping.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
+#include <linux/random.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/statfs.h>
+#include <linux/timekeeping.h>
+#include <linux/writeback.h>
 
 /*
  * Inode slab: the VFS inode is the first member of the object, so the
@@ -250,6 +257,245 @@ ssize_t rust_helper_generic_write_sync(struct kiocb *iocb, ssize_t count)
 dev_t rust_helper_fs_mkdev(unsigned int major, unsigned int minor)
 {
 	return MKDEV(major, minor);
+}
+
+/* As fs_iget_locked(), for one more reference. */
+bool rust_helper_fs_ihold(struct inode *inode)
+{
+	if (unlikely(atomic_read(&inode->i_count) > INT_MAX / 2))
+		return false;
+	ihold(inode);
+
+	return true;
+}
+
+/*
+ * Make the inode with a number that was not in use. It is hashed and new. The
+ * number of links says that it is in use, until somebody sets it to zero.
+ */
+struct inode *rust_helper_fs_new_inode(struct super_block *sb,
+				       unsigned long ino)
+{
+	struct inode *inode = new_inode(sb);
+
+	if (!inode)
+		return ERR_PTR(-ENOMEM);
+
+	inode->i_ino = ino;
+	if (insert_inode_locked(inode) < 0) {
+		iput(inode);
+		return ERR_PTR(-EIO);
+	}
+
+	return inode;
+}
+
+void rust_helper_fs_init_owner(struct inode *inode, const struct inode *dir,
+			       umode_t mode, bool grpid)
+{
+	if (grpid) {
+		inode->i_mode = mode;
+		inode->i_uid = current_fsuid();
+		inode->i_gid = dir->i_gid;
+	} else {
+		inode_init_owner(&nop_mnt_idmap, inode, dir, mode);
+	}
+	simple_inode_init_ts(inode);
+}
+
+u32 rust_helper_get_random_u32(void)
+{
+	return get_random_u32();
+}
+
+time64_t rust_helper_ktime_get_real_seconds(void)
+{
+	return ktime_get_real_seconds();
+}
+
+uid_t rust_helper_i_uid_read(const struct inode *inode)
+{
+	return i_uid_read(inode);
+}
+
+gid_t rust_helper_i_gid_read(const struct inode *inode)
+{
+	return i_gid_read(inode);
+}
+
+struct timespec64 rust_helper_inode_get_atime(const struct inode *inode)
+{
+	return inode_get_atime(inode);
+}
+
+struct timespec64 rust_helper_inode_get_mtime(const struct inode *inode)
+{
+	return inode_get_mtime(inode);
+}
+
+struct timespec64 rust_helper_inode_get_ctime(const struct inode *inode)
+{
+	return inode_get_ctime(inode);
+}
+
+void rust_helper_fs_touch_mtime(struct inode *inode)
+{
+	inode_set_mtime_to_ts(inode, inode_set_ctime_current(inode));
+}
+
+void rust_helper_mark_inode_dirty(struct inode *inode)
+{
+	mark_inode_dirty(inode);
+}
+
+void rust_helper_fs_add_sectors(struct inode *inode, s64 count)
+{
+	spin_lock(&inode->i_lock);
+	inode->i_blocks += count;
+	spin_unlock(&inode->i_lock);
+}
+
+u64 rust_helper_fs_sectors(const struct inode *inode)
+{
+	return READ_ONCE(inode->i_blocks);
+}
+
+bool rust_helper_IS_SYNC(struct inode *inode)
+{
+	return IS_SYNC(inode);
+}
+
+bool rust_helper_IS_DIRSYNC(struct inode *inode)
+{
+	return IS_DIRSYNC(inode);
+}
+
+/*
+ * Writers that hold the lock shared publish a size: it only grows, and i_lock
+ * keeps them apart. Nobody shrinks it, as that needs the lock exclusively.
+ */
+bool rust_helper_fs_grow_size(struct inode *inode, loff_t size)
+{
+	bool grown = false;
+
+	spin_lock(&inode->i_lock);
+	if (size > i_size_read(inode)) {
+		i_size_write(inode, size);
+		grown = true;
+	}
+	spin_unlock(&inode->i_lock);
+
+	return grown;
+}
+
+bool rust_helper_is_bad_inode(struct inode *inode)
+{
+	return is_bad_inode(inode);
+}
+
+/*
+ * An inode that stays in use loses its list of buffers. They are written first,
+ * so that an fsync() of the inode that is read back does not miss them.
+ */
+void rust_helper_fs_sync_buffers(struct inode *inode)
+{
+	sync_mapping_buffers(&inode->i_data);
+}
+
+void rust_helper_sb_start_intwrite(struct super_block *sb)
+{
+	sb_start_intwrite(sb);
+}
+
+void rust_helper_sb_end_intwrite(struct super_block *sb)
+{
+	sb_end_intwrite(sb);
+}
+
+unsigned int rust_helper_memalloc_nofs_save(void)
+{
+	return memalloc_nofs_save();
+}
+
+void rust_helper_memalloc_nofs_restore(unsigned int flags)
+{
+	memalloc_nofs_restore(flags);
+}
+
+bool rust_helper_fs_is_sync_all(const struct writeback_control *wbc)
+{
+	return wbc->sync_mode == WB_SYNC_ALL;
+}
+
+/* A device without a cache has nothing to flush. */
+int rust_helper_fs_sync_device(struct super_block *sb)
+{
+	int err = sync_blockdev(sb->s_bdev);
+	int flush_err = blkdev_issue_flush(sb->s_bdev);
+
+	if (flush_err == -EOPNOTSUPP)
+		flush_err = 0;
+
+	return err ?: flush_err;
+}
+
+bool rust_helper_fs_may_use_reserve(uid_t uid, gid_t gid)
+{
+	kuid_t kuid = make_kuid(&init_user_ns, uid);
+	kgid_t kgid = make_kgid(&init_user_ns, gid);
+
+	if (uid_valid(kuid) && uid_eq(kuid, current_fsuid()))
+		return true;
+	if (gid_valid(kgid) && !gid_eq(kgid, GLOBAL_ROOT_GID) &&
+	    in_group_p(kgid))
+		return true;
+
+	return capable(CAP_SYS_RESOURCE);
+}
+
+/*
+ * The attributes of an inode whose i_rwsem is held, except for the size, which
+ * the file system has changed by now.
+ */
+int rust_helper_fs_setattr_prepare(struct dentry *dentry, struct iattr *attr)
+{
+	return setattr_prepare(&nop_mnt_idmap, dentry, attr);
+}
+
+void rust_helper_fs_setattr_copy(struct inode *inode, const struct iattr *attr)
+{
+	setattr_copy(&nop_mnt_idmap, inode, attr);
+	mark_inode_dirty(inode);
+}
+
+void rust_helper_filemap_invalidate_lock(struct address_space *mapping)
+{
+	filemap_invalidate_lock(mapping);
+}
+
+void rust_helper_filemap_invalidate_unlock(struct address_space *mapping)
+{
+	filemap_invalidate_unlock(mapping);
+}
+
+void rust_helper_filemap_invalidate_lock_shared(struct address_space *mapping)
+{
+	filemap_invalidate_lock_shared(mapping);
+}
+
+void rust_helper_filemap_invalidate_unlock_shared(struct address_space *mapping)
+{
+	filemap_invalidate_unlock_shared(mapping);
+}
+
+void rust_helper_sb_start_pagefault(struct super_block *sb)
+{
+	sb_start_pagefault(sb);
+}
+
+void rust_helper_sb_end_pagefault(struct super_block *sb)
+{
+	sb_end_pagefault(sb);
 }
 
 #endif

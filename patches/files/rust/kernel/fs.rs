@@ -10,7 +10,8 @@
 //! | `struct file_system_type` | [`FsType`], a `static` made by [`module_fs!`](crate::module_fs) |
 //! | `struct super_block` | [`SuperBlock`]; being filled: [`NewSb`](sb::NewSb) then [`LiveSb`](sb::LiveSb) |
 //! | `struct inode` and what the file system embeds it in | [`INode`], owned through [`IRef`] |
-//! | an inode with `I_NEW` set | [`NewINode`](inode::NewINode) |
+//! | an inode with `I_NEW` set | [`NewINode`](inode::NewINode), from the disk; [`FreshINode`](inode::FreshINode) and [`Ready`](inode::Ready), being created |
+//! | an inode in `evict_inode` | [`Evicting`](inode::Evicting) |
 //! | "called with `i_rwsem` held" | [`Held`](lock::Held), in mode [`Shared`](lock::Shared) or [`Excl`](lock::Excl) |
 //! | a dentry whose name and parent do not change | [`Unhashed`](dentry::Unhashed), [`Negative`](dentry::Negative) |
 //! | `struct inode_operations` of a directory | [`dir::Operations`] |
@@ -77,6 +78,7 @@ pub mod iomap;
 pub mod lock;
 pub mod sb;
 pub mod symlink;
+mod truncate;
 pub mod xattr;
 
 pub use inode::{INode, IRef};
@@ -166,10 +168,83 @@ pub trait FileSystem: Declared + Send + Sync + 'static {
         crate::build_error!(crate::error::VTABLE_DEFAULT_ERROR)
     }
 
+    /// Writes an inode to its place on the disk, and waits for that if `wait`.
+    ///
+    /// Called without locks, or with those of who syncs the inode. Allocations do not wait for
+    /// file systems.
+    ///
+    /// # Errors
+    ///
+    /// What `fsync(2)` returns.
+    fn write_inode(_inode: &INode<Self>, _wait: bool) -> Result {
+        crate::build_error!(crate::error::VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Takes an inode out of use. Its page cache is empty.
+    ///
+    /// If no name leads to it, frees what it has on the disk, its number last: from then on
+    /// others may use it.
+    fn evict(_inode: inode::Evicting<'_, Self>) {
+        crate::build_error!(crate::error::VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Writes what is not an inode. If `wait`, inodes and their contents have been written, and all
+    /// is to be on the device when the call returns.
+    ///
+    /// # Errors
+    ///
+    /// What `syncfs(2)` returns.
+    fn sync_fs(_sb: &SuperBlock<Self>, _wait: bool) -> Result {
+        crate::build_error!(crate::error::VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Makes the device hold a file system that could be mounted. All has been written, and nobody
+    /// writes before it is thawed.
+    ///
+    /// # Errors
+    ///
+    /// What `FIFREEZE` returns.
+    fn freeze(_sb: &SuperBlock<Self>) -> Result {
+        crate::build_error!(crate::error::VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Ends what [`FileSystem::freeze`] has begun.
+    ///
+    /// # Errors
+    ///
+    /// What `FITHAW` returns.
+    fn thaw(_sb: &SuperBlock<Self>) -> Result {
+        crate::build_error!(crate::error::VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Writes what is left, as the last use of the superblock. There are no inodes.
+    fn put_super(_sb: &SuperBlock<Self>) {
+        crate::build_error!(crate::error::VTABLE_DEFAULT_ERROR)
+    }
+
     /// Applies new options to a mounted file system; `read_only` is the state that it shall have.
     fn reconfigure(_sb: &SuperBlock<Self>, _params: &Self::Params, _read_only: bool) -> Result {
         crate::build_error!(crate::error::VTABLE_DEFAULT_ERROR)
     }
+}
+
+/// A random number.
+pub fn random_u32() -> u32 {
+    // SAFETY: No preconditions.
+    unsafe { bindings::get_random_u32() }
+}
+
+/// The time of day, in seconds since 1970.
+pub fn real_seconds() -> i64 {
+    // SAFETY: No preconditions.
+    unsafe { bindings::ktime_get_real_seconds() }
+}
+
+/// Whether the current task may use what is kept for the user `uid` and the group `gid`: it runs as
+/// one of them, or with `CAP_SYS_RESOURCE`. The group 0 counts as none.
+pub fn may_use_reserve(uid: u32, gid: u32) -> bool {
+    // SAFETY: No preconditions.
+    unsafe { bindings::fs_may_use_reserve(uid, gid) }
 }
 
 /// The static description of a file system type.

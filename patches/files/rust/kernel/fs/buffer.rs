@@ -3,19 +3,22 @@
 //! Metadata blocks, through the page cache of the block device.
 //!
 //! Who has opened the device may write to that cache at any time. So there is no reference to the
-//! contents of a buffer: they are copied out, and what was copied is then checked.
+//! contents of a buffer: they are copied out, and what was copied is then checked; and they are
+//! copied in. File systems keep their own writers of a block apart.
 //!
 //! C header: [`include/linux/buffer_head.h`](srctree/include/linux/buffer_head.h)
 
+use super::{FileSystem, INode};
 use crate::{
     bindings,
-    error::{code::*, Result},
-    types::FromBytes,
+    error::{code::*, to_result, Result},
+    types::{AsBytes, FromBytes},
 };
 use core::{
     marker::PhantomData,
-    mem::{size_of, size_of_val, MaybeUninit},
+    mem::{size_of, size_of_val, ManuallyDrop, MaybeUninit},
     ptr::NonNull,
+    sync::atomic::{fence, Ordering},
 };
 
 /// A block of the device that has been read.
@@ -47,6 +50,21 @@ impl<'a> BufHead<'a> {
     pub(super) unsafe fn read(sb: *mut bindings::super_block, block: u64) -> Result<Self> {
         // SAFETY: By the safety requirements.
         let bh = unsafe { bindings::fs_sb_bread(sb, block) };
+        // INVARIANT: It returns a buffer that is up to date, with a reference.
+        Ok(BufHead {
+            bh: NonNull::new(bh).ok_or(EIO)?,
+            _sb: PhantomData,
+        })
+    }
+
+    /// Takes a block whose old contents mean nothing, and fills it with zeros.
+    ///
+    /// # Safety
+    ///
+    /// As for [`BufHead::read`].
+    pub(super) unsafe fn new(sb: *mut bindings::super_block, block: u64) -> Result<Self> {
+        // SAFETY: By the safety requirements.
+        let bh = unsafe { bindings::fs_sb_bnew(sb, block) };
         // INVARIANT: It returns a buffer that is up to date, with a reference.
         Ok(BufHead {
             bh: NonNull::new(bh).ok_or(EIO)?,
@@ -103,8 +121,8 @@ impl<'a> BufHead<'a> {
 
     /// Loads a little-endian number at `offset`, a multiple of 4.
     ///
-    /// It is one load. A value of which others store parts is still one of the values that were
-    /// there.
+    /// It is one load, with acquire ordering: the counterpart of [`BufHead::store_le32`]. A value
+    /// of which others store parts is still one of the values that were there.
     ///
     /// # Errors
     ///
@@ -116,10 +134,9 @@ impl<'a> BufHead<'a> {
         }
         // SAFETY: The data of a buffer is aligned to the block size, and the number is within it.
         // It is loaded as `READ_ONCE()` does, because others may store at the same time.
-        let raw = unsafe {
-            let data = (*self.bh.as_ptr()).b_data;
-            data.add(offset).cast::<u32>().read_volatile()
-        };
+        let raw = unsafe { self.data(offset).cast::<u32>().read_volatile() };
+        // The two make an `smp_load_acquire()`, without a call.
+        fence(Ordering::Acquire);
         Ok(u32::from_le(raw))
     }
 
@@ -135,6 +152,171 @@ impl<'a> BufHead<'a> {
         // bytes are within the block.
         unsafe { bindings::fs_buffer_copy(to.as_mut_ptr().cast(), self.bh.as_ptr(), offset, len) };
         Ok(())
+    }
+
+    /// Copies bytes into the block, from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` if they are not all within the block.
+    pub fn write(&self, offset: usize, from: &[u8]) -> Result {
+        self.check(offset, from.len())?;
+        // SAFETY: `from` is readable for its length, and the bytes are within the block.
+        unsafe {
+            bindings::fs_buffer_write(self.bh.as_ptr(), offset, from.as_ptr().cast(), from.len())
+        };
+        Ok(())
+    }
+
+    /// Copies a value into the block, to `offset`.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` if it is not all within the block.
+    pub fn put<S: AsBytes>(&self, offset: usize, value: &S) -> Result {
+        self.check(offset, size_of::<S>())?;
+        // SAFETY: All bytes of the value are initialised, and they are within the block.
+        unsafe {
+            bindings::fs_buffer_write(
+                self.bh.as_ptr(),
+                offset,
+                core::ptr::from_ref(value).cast(),
+                size_of::<S>(),
+            )
+        };
+        Ok(())
+    }
+
+    /// Fills a part of the block with zeros.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` if it is not all within the block.
+    pub fn zero(&self, offset: usize, len: usize) -> Result {
+        self.check(offset, len)?;
+        // SAFETY: The bytes are within the block.
+        unsafe { bindings::fs_buffer_zero(self.bh.as_ptr(), offset, len) };
+        Ok(())
+    }
+
+    /// Stores a little-endian number at `offset`, a multiple of 4.
+    ///
+    /// It is one store, with release ordering: who loads it with [`BufHead::load_le32`] sees all
+    /// that was written before.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` if it is not within the block, or not aligned.
+    pub fn store_le32(&self, offset: usize, value: u32) -> Result {
+        self.check(offset, size_of::<u32>())?;
+        if offset % size_of::<u32>() != 0 {
+            return Err(ERANGE);
+        }
+        // SAFETY: The data of a buffer is aligned to the block size, and the number is within it.
+        unsafe { bindings::fs_store_release_le32(self.data(offset).cast(), value) };
+        Ok(())
+    }
+
+    /// Has the block written, some time.
+    pub fn mark_dirty(&self) {
+        // SAFETY: Valid by the type invariant.
+        unsafe { bindings::fs_buffer_mark_dirty(self.bh.as_ptr()) }
+    }
+
+    /// Has the block written, and by an `fsync(2)` of `inode` at the latest.
+    pub fn mark_dirty_inode<T: FileSystem>(&self, inode: &INode<T>) {
+        // SAFETY: Valid by the type invariant; the inode is in use.
+        unsafe { bindings::fs_buffer_mark_dirty_inode(self.bh.as_ptr(), inode.as_ptr()) }
+    }
+
+    /// Writes the block if it is dirty, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if the device cannot write it.
+    pub fn sync(&self) -> Result {
+        // SAFETY: Valid by the type invariant.
+        to_result(unsafe { bindings::sync_dirty_buffer(self.bh.as_ptr()) })
+    }
+
+    /// Gives the block up because it is not in use any more: it is not written.
+    pub fn forget(self) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: The reference is ours, by the type invariant, and the destructor does not run.
+        unsafe { bindings::bforget(this.bh.as_ptr()) }
+    }
+
+    /// Whether a bit of a bitmap is set. The first bit is the lowest of the first byte.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` if it is not within the block.
+    pub fn test_bit(&self, bit: usize) -> Result<bool> {
+        self.check_bit(bit)?;
+        // SAFETY: The bit is within the block.
+        Ok(unsafe { bindings::fs_buffer_test_bit(self.bh.as_ptr(), bit) })
+    }
+
+    /// Sets a bit of a bitmap, and returns whether it was set before.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` if it is not within the block.
+    pub fn test_and_set_bit(&self, bit: usize) -> Result<bool> {
+        self.check_bit(bit)?;
+        // SAFETY: The bit is within the block.
+        Ok(unsafe { bindings::fs_buffer_test_and_set_bit(self.bh.as_ptr(), bit) })
+    }
+
+    /// Clears a bit of a bitmap, and returns whether it was set before.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` if it is not within the block.
+    pub fn test_and_clear_bit(&self, bit: usize) -> Result<bool> {
+        self.check_bit(bit)?;
+        // SAFETY: The bit is within the block.
+        Ok(unsafe { bindings::fs_buffer_test_and_clear_bit(self.bh.as_ptr(), bit) })
+    }
+
+    /// The first bit that is not set, of those from `from` on and in front of `end`.
+    pub fn find_zero_bit(&self, from: usize, end: usize) -> Option<usize> {
+        let end = end.min(8 * self.size());
+        if from >= end {
+            return None;
+        }
+        // SAFETY: The bits in front of `end` are within the block.
+        let bit = unsafe { bindings::fs_buffer_find_zero_bit(self.bh.as_ptr(), from, end) };
+        (bit < end).then_some(bit)
+    }
+
+    /// The first bit that is set, of those from `from` on and in front of `end`.
+    pub fn find_set_bit(&self, from: usize, end: usize) -> Option<usize> {
+        let end = end.min(8 * self.size());
+        if from >= end {
+            return None;
+        }
+        // SAFETY: The bits in front of `end` are within the block.
+        let bit = unsafe { bindings::fs_buffer_find_set_bit(self.bh.as_ptr(), from, end) };
+        (bit < end).then_some(bit)
+    }
+
+    /// The address of a byte of the block.
+    ///
+    /// # Safety
+    ///
+    /// `offset` is within the block.
+    unsafe fn data(&self, offset: usize) -> *mut u8 {
+        // SAFETY: By the safety requirements; the buffer is valid by the type invariant.
+        unsafe { (*self.bh.as_ptr()).b_data.cast::<u8>().add(offset) }
+    }
+
+    fn check_bit(&self, bit: usize) -> Result {
+        if bit / 8 < self.size() {
+            Ok(())
+        } else {
+            Err(ERANGE)
+        }
     }
 
     fn check(&self, offset: usize, len: usize) -> Result {

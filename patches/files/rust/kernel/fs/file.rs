@@ -4,20 +4,24 @@
 //!
 //! # Direct writes
 //!
-//! Several direct writes may run at the same time as long as none of them changes the size of the
-//! file or needs space. Whether that is so can only be said with the lock held, and what was found
-//! out is worth nothing once the lock is released. So a write is a value that goes through states:
+//! Several direct writes may run at the same time as long as they do not get into each other's way.
+//! Whether that is so can only be said with the lock held, and what was found out is worth nothing
+//! once the lock is released. So a write is a value that goes through states:
 //!
 //! ```text
 //! WriteReq --lock_shared--> Locked<Shared> --check--> Overwrite --submit--> WriteDone
-//!    |                                         |          `------> (falls back: WriteReq)
-//!    |                                         `--> (needs more: WriteReq)
-//!    `------lock----------> Locked<Excl> ----check--> ExclWrite --submit_*--> WriteDone
+//!    |                                        |           `---> (hole: Fill)
+//!    |                                        |---> Fill --submit--> Filled --done--> WriteDone
+//!    |                                        `---> (needs more: WriteReq)
+//!    `------lock----------> Locked<Excl> ---check---> ExclWrite --submit_*--> WriteDone
 //! ```
 //!
 //! The lock belongs to the state, so that there is none between the check and the IO in which it
-//! is not held. [`Overwrite`] can only be submitted with a mapping that cannot allocate. Whatever
-//! needs more releases the shared lock, starts again with the exclusive one and is checked again.
+//! is not held. [`Overwrite`] can only be submitted with a mapping that cannot allocate. [`Fill`]
+//! writes whole blocks that do not belong to the file before they hold the data, so that nobody sees
+//! what was in them; then the file system publishes the blocks and, if the file has grown, the size.
+//! Whatever needs more releases the shared lock, starts again with the exclusive one and is checked
+//! again.
 //!
 //! An IO that goes on in the background has consumed its request: who completes it may free it. The
 //! request then has been answered, whatever the file system returns.
@@ -25,21 +29,26 @@
 use super::{
     acl, aops, compat, fileattr, inode,
     iomap::{self, to_count, LookupTable},
-    lock::{Excl, Guard, Shared},
+    lock::{Excl, Guard, Held, Shared},
     xattr, FileSystem, INode, Offset,
 };
 use crate::{
     bindings,
-    error::{code::*, Result, VTABLE_DEFAULT_ERROR},
+    error::{code::*, from_result, to_result, Result, VTABLE_DEFAULT_ERROR},
     prelude::vtable,
 };
-use core::{cell::Cell, marker::PhantomData, ptr::NonNull};
+use core::{
+    cell::Cell,
+    ffi::c_void,
+    marker::PhantomData,
+    ptr::{self, NonNull},
+};
 
 mod write;
 
 pub use write::{
-    ExclCheck, ExclSubmit, ExclWrite, Locked, Overwrite, SharedCheck, SharedSubmit, WriteDone,
-    WriteReq,
+    ExclCheck, ExclSubmit, ExclWrite, Fill, Filled, Locked, Overwrite, SharedCheck, SharedSubmit,
+    WriteDone, WriteReq,
 };
 
 /// The operations of a regular file.
@@ -69,6 +78,38 @@ pub trait Operations {
     fn write_iter<'k>(_req: WriteReq<'k, Self::FileSystem>) -> Result<WriteDone<'k>> {
         crate::build_error!(VTABLE_DEFAULT_ERROR)
     }
+
+    /// Makes the bytes from `start` to `end` a hole, or zero. No direct IO is in flight; privileges
+    /// have been removed and the times updated.
+    ///
+    /// # Errors
+    ///
+    /// What `fallocate(2)` returns.
+    fn fallocate(
+        _file: Held<'_, Self::FileSystem, Excl>,
+        _op: Fallocate,
+        _start: Offset,
+        _end: Offset,
+    ) -> Result {
+        crate::build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// A file that was opened for writing is closed for the last time.
+    fn release(_file: &INode<Self::FileSystem>) {
+        crate::build_error!(VTABLE_DEFAULT_ERROR)
+    }
+}
+
+/// What `fallocate(2)` is to do, besides allocating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallocate {
+    /// Make the range a hole. The size stays.
+    PunchHole,
+    /// Make the range zero. The file grows to its end if `grow`.
+    ZeroRange {
+        /// Whether the size may change.
+        grow: bool,
+    },
 }
 
 /// A set of abilities of a file (`FOP_*`).
@@ -80,6 +121,8 @@ impl Flags {
     pub const NONE: Self = Self(0);
     /// Direct writes may run in parallel: io_uring does not queue them behind each other.
     pub const DIO_PARALLEL_WRITE: Self = Self(bindings::FOP_DIO_PARALLEL_WRITE);
+    /// Buffered IO may ask for its folios to be dropped when they are clean.
+    pub const UNCACHED: Self = Self(compat::FOP_UNCACHED);
 
     /// Both sets together.
     pub const fn or(self, other: Self) -> Self {
@@ -129,16 +172,23 @@ impl<'k, T: FileSystem> Request<'k, T> {
     ///
     /// # Safety
     ///
-    /// `ops` is a table for files of type `T` and for the lock that is held.
-    unsafe fn direct(&self, ops: &'static bindings::iomap_ops, flags: u32) -> Result<usize> {
+    /// - `ops` is a table for files of type `T` and for the lock that is held.
+    /// - `private` is what the table expects, and stays valid while the IO is in flight.
+    unsafe fn direct(
+        &self,
+        ops: &'static bindings::iomap_ops,
+        flags: u32,
+        private: *mut c_void,
+    ) -> Result<usize> {
         // SAFETY: The arguments are valid and ours, by the type invariant.
         let ret = unsafe {
             bindings::fs_iomap_dio_rw(
                 self.iocb.as_ptr(),
                 self.iter.as_ptr(),
                 ops,
-                core::ptr::null(),
+                ptr::null(),
                 flags,
+                private,
             )
         };
         if ret == -(bindings::EIOCBQUEUED as isize) {
@@ -232,22 +282,35 @@ impl<'k, T: FileSystem> ReadReq<'k, T> {
     /// Reads from the device into the memory of the user. The shared lock keeps blocks from being
     /// freed meanwhile; what goes on in the background is waited for by who frees them.
     ///
+    /// Where the mapping answers with `ENOTBLK`, what is left is read through the page cache.
+    ///
     /// # Errors
     ///
     /// `EINVAL` if the position, the length or the memory is not aligned as the device asks for,
     /// `EAGAIN` if the lock cannot be had at once and the caller does not wait.
     pub fn direct<M: iomap::Lookup<FileSystem = T>>(self) -> Result<ReadDone<'k>> {
         let req = self.0;
-        let mut count = 0;
-        if req.len() > 0 {
-            // The request may be gone once it was submitted, so this comes first.
-            // SAFETY: The request pins the file.
-            unsafe { bindings::file_accessed((*req.iocb.as_ptr()).ki_filp) };
-            let _guard = req.lock_shared()?;
-            // SAFETY: The table is for files of type `T`; finding a mapping takes no lock.
-            count = unsafe { req.direct(LookupTable::<M>::OPS, 0) }?;
+        let total = req.len();
+        if total == 0 {
+            return Ok(ReadDone::new(0));
         }
-        Ok(ReadDone::new(count))
+        // The request may be gone once it was submitted, so this comes first.
+        // SAFETY: The request pins the file.
+        unsafe { bindings::file_accessed((*req.iocb.as_ptr()).ki_filp) };
+        let guard = req.lock_shared()?;
+        let end = req.pos().saturating_add_unsigned(total as u64);
+        let end = end.min(req.inode.size());
+        // SAFETY: The table is for files of type `T`; finding a mapping takes no lock.
+        let count = unsafe { req.direct(LookupTable::<M>::OPS, 0, ptr::null_mut()) }?;
+        drop(guard);
+        if req.queued.get() || req.pos() >= end {
+            return Ok(ReadDone::new(count));
+        }
+        match ReadReq(req).buffered() {
+            Ok(more) => Ok(ReadDone::new(count + more.count)),
+            Err(_) if count > 0 => Ok(ReadDone::new(count)),
+            Err(e) => Err(e),
+        }
     }
 }
 
@@ -266,6 +329,7 @@ impl<O: Operations> Tables<O> {
         getattr: Some(inode::Tables::<O::FileSystem>::getattr),
         listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
         set_acl: acl::Tables::<<O::FileSystem as FileSystem>::Acl>::SET,
+        setattr: Some(Self::setattr),
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
     };
@@ -273,13 +337,26 @@ impl<O: Operations> Tables<O> {
     pub(super) const FILE_OPS: &'static bindings::file_operations = &bindings::file_operations {
         compat_ioctl: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::COMPAT_IOCTL,
         unlocked_ioctl: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::IOCTL,
+        fallocate: if O::HAS_FALLOCATE {
+            Some(Self::fallocate)
+        } else {
+            None
+        },
         fop_flags: O::FLAGS.0,
         fsync: Some(compat::fsync),
         llseek: Some(Self::llseek),
-        // Shared mappings that can be written to need a way to allocate and to write back.
-        mmap: Some(bindings::generic_file_readonly_mmap),
+        mmap: if O::HAS_WRITE_ITER {
+            Some(Self::mmap)
+        } else {
+            Some(bindings::generic_file_readonly_mmap)
+        },
         open: Some(Self::open),
         read_iter: Some(Self::read_iter),
+        release: if O::HAS_RELEASE {
+            Some(Self::release)
+        } else {
+            None
+        },
         splice_read: Some(bindings::filemap_splice_read),
         splice_write: if O::HAS_WRITE_ITER {
             Some(bindings::iter_file_splice_write)
@@ -332,8 +409,107 @@ impl<O: Operations> Tables<O> {
         let queued = Cell::new(false);
         // SAFETY: By the safety requirements.
         let req = unsafe { Request::new(iocb, iter, &queued) };
-        let result = req.and_then(|req| O::write_iter(WriteReq(req)));
+        let result = req.and_then(|req| O::write_iter(WriteReq::new(req)));
         answer(&queued, result.map(|done| done.count))
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS with a dentry that has an inode with these operations, whose `i_rwsem` is
+    /// held exclusively.
+    unsafe extern "C" fn setattr(
+        _idmap: *mut bindings::mnt_idmap,
+        dentry: *mut bindings::dentry,
+        attr: *mut bindings::iattr,
+    ) -> crate::ffi::c_int {
+        from_result(|| {
+            let mut resized = false;
+            let set_size = |mut file: Held<'_, O::FileSystem, Excl>, size| {
+                resized = true;
+                file.truncate::<O::Mapping>(size)
+            };
+            // SAFETY: By the safety requirements.
+            let ret = unsafe {
+                inode::Tables::<O::FileSystem>::change_attributes(dentry, attr, set_size)
+            }?;
+            // SAFETY: The dentry has an inode, which is in use during the call.
+            let file = unsafe { INode::<O::FileSystem>::from_raw((*dentry).d_inode) };
+            if resized && file.is_sync() {
+                // SAFETY: The inode is valid.
+                unsafe { bindings::fs_sync_buffers(file.as_ptr()) };
+                file.sync_metadata()?;
+            }
+            Ok(ret)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS for a file of type `O::FileSystem`.
+    unsafe extern "C" fn mmap(
+        file: *mut bindings::file,
+        vma: *mut bindings::vm_area_struct,
+    ) -> crate::ffi::c_int {
+        // SAFETY: The file is valid, and the area is being set up. The table is static.
+        unsafe {
+            bindings::file_accessed(file);
+            (*vma).vm_ops = aops::Tables::<O::Mapping>::VM_OPS;
+        }
+        0
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS for a file of type `O::FileSystem`.
+    unsafe extern "C" fn release(
+        inode: *mut bindings::inode,
+        file: *mut bindings::file,
+    ) -> crate::ffi::c_int {
+        // SAFETY: The file is valid during the call.
+        if unsafe { (*file).f_mode } & bindings::FMODE_WRITE != 0 {
+            // SAFETY: The file keeps the inode in use.
+            O::release(unsafe { INode::from_raw(inode) });
+        }
+        0
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS for a file of type `O::FileSystem` that is open for writing. The range is
+    /// not empty and lies below the size that a file can have.
+    unsafe extern "C" fn fallocate(
+        file: *mut bindings::file,
+        mode: crate::ffi::c_int,
+        start: Offset,
+        len: Offset,
+    ) -> crate::ffi::c_long {
+        const PUNCH: u32 = bindings::FALLOC_FL_PUNCH_HOLE | bindings::FALLOC_FL_KEEP_SIZE;
+        const ZERO: u32 = bindings::FALLOC_FL_ZERO_RANGE;
+        const ZERO_KEEP: u32 = ZERO | bindings::FALLOC_FL_KEEP_SIZE;
+        let op = match mode as u32 {
+            PUNCH => Fallocate::PunchHole,
+            ZERO => Fallocate::ZeroRange { grow: true },
+            ZERO_KEEP => Fallocate::ZeroRange { grow: false },
+            _ => return EOPNOTSUPP.to_errno() as _,
+        };
+        let result: i32 = from_result(|| {
+            let end = start.checked_add(len).ok_or(EFBIG)?;
+            // SAFETY: The file pins the inode.
+            let inode = unsafe { INode::<O::FileSystem>::from_raw((*file).f_inode) };
+            let guard = inode.lock();
+            guard.held().drain_dio();
+            // SAFETY: The file is valid, and the lock of its inode is held.
+            to_result(unsafe { bindings::file_modified(file) })?;
+            O::fallocate(guard.held(), op, start, end)?;
+            drop(guard);
+            // SAFETY: The file is valid.
+            if inode.is_sync() || unsafe { (*file).f_flags } & bindings::O_DSYNC != 0 {
+                // SAFETY: The file is valid.
+                to_result(unsafe { bindings::vfs_fsync(file, 0) })?;
+            }
+            Ok(0)
+        });
+        result as _
     }
 
     /// # Safety

@@ -10,6 +10,7 @@
 //! C header: [`include/linux/iomap.h`](srctree/include/linux/iomap.h)
 
 use super::{
+    inode::NoFs,
     lock::{Excl, Held},
     FileSystem, INode, Offset,
 };
@@ -148,6 +149,7 @@ pub trait Alloc {
     fn map(file: Held<'_, Self::FileSystem, Excl>, pos: Offset, len: u64) -> Result<Mapping>;
 
     /// Ends the use of a mapping of `len` bytes from `pos`, of which the first `written` hold data.
+    /// What was allocated for the rest is to be given back, or made to read as zeros.
     ///
     /// # Errors
     ///
@@ -159,6 +161,82 @@ pub trait Alloc {
         _written: u64,
     ) -> Result {
         Ok(())
+    }
+}
+
+/// Finds where a direct write goes that needs blocks, under the shared lock.
+///
+/// Several such writes run at the same time, and reads as well. What is allocated is therefore not
+/// made part of the file here: it belongs to `self` until the data is on the device. The file system
+/// publishes it after the write, when nobody can see old contents any more.
+pub trait Fill {
+    /// The file system of the file.
+    type FileSystem: FileSystem;
+
+    /// Returns a mapping that covers `pos`; its blocks are written as a whole.
+    ///
+    /// # Errors
+    ///
+    /// What the write returns.
+    fn map(&mut self, file: &INode<Self::FileSystem>, pos: Offset, len: u64) -> Result<Mapping>;
+}
+
+/// Allocates what a page of a shared mapping needs before it is written to.
+///
+/// The contents stay in the page cache until the next writeback: it must not be found by who looks
+/// at the device before.
+pub trait Fault {
+    /// The file system of the file.
+    type FileSystem: FileSystem;
+
+    /// Returns a mapping that covers `pos`, and allocates it where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Any ends in `SIGBUS`.
+    fn map(file: &INode<Self::FileSystem>, pos: Offset, len: u64) -> Result<Mapping>;
+}
+
+/// Finds where dirty parts of the page cache go.
+pub trait Writeback {
+    /// The file system of the file.
+    type FileSystem: FileSystem;
+
+    /// Returns a mapping that covers `pos`. What is a [`Kind::Hole`] is not written.
+    ///
+    /// It is asked for each part of each folio, so that a mapping is never used after the blocks
+    /// were freed: that waits for the folio.
+    ///
+    /// # Errors
+    ///
+    /// What `fsync(2)` returns.
+    fn map(file: &INode<Self::FileSystem>, pos: Offset, len: u64) -> Result<Mapping>;
+}
+
+/// What a file system that cannot be written to does for writers.
+pub struct ReadOnly<T>(PhantomData<T>);
+
+impl<T: FileSystem> Alloc for ReadOnly<T> {
+    type FileSystem = T;
+
+    fn map(_file: Held<'_, T, Excl>, _pos: Offset, _len: u64) -> Result<Mapping> {
+        Err(EROFS)
+    }
+}
+
+impl<T: FileSystem> Fault for ReadOnly<T> {
+    type FileSystem = T;
+
+    fn map(_file: &INode<T>, _pos: Offset, _len: u64) -> Result<Mapping> {
+        Err(EROFS)
+    }
+}
+
+impl<T: FileSystem> Writeback for ReadOnly<T> {
+    type FileSystem = T;
+
+    fn map(_file: &INode<T>, _pos: Offset, _len: u64) -> Result<Mapping> {
+        Err(EROFS)
     }
 }
 
@@ -271,6 +349,7 @@ impl<M: Alloc> AllocTable<M> {
         _source: *mut bindings::iomap,
     ) -> crate::ffi::c_int {
         let alloc = |file: &INode<M::FileSystem>| {
+            let _scope = NoFs::new();
             // SAFETY: By the safety requirements.
             M::map(unsafe { Held::new(file) }, pos, len as u64)
         };
@@ -287,14 +366,119 @@ impl<M: Alloc> AllocTable<M> {
         len: Offset,
         written: isize,
         _flags: u32,
-        _iomap: *mut bindings::iomap,
+        iomap: *mut bindings::iomap,
     ) -> crate::ffi::c_int {
         from_result(|| {
             // SAFETY: By the safety requirements.
             let file = unsafe { Held::new(INode::from_raw(inode)) };
+            // SAFETY: The mapping belongs to the call.
+            if u32::from(unsafe { (*iomap).flags }) & bindings::IOMAP_F_SIZE_CHANGED != 0 {
+                file.mark_dirty();
+            }
+            let _scope = NoFs::new();
             M::end(file, pos, len as u64, written.max(0) as u64).map_err(not_queued)?;
             Ok(0)
         })
+    }
+}
+
+/// The table made from a [`Fill`].
+pub(super) struct FillTable<M>(PhantomData<M>);
+
+impl<M: Fill> FillTable<M> {
+    pub(super) const OPS: &'static bindings::iomap_ops = &bindings::iomap_ops {
+        iomap_begin: Some(Self::begin),
+        // SAFETY: The table consists of optional function pointers: zero is `None`.
+        ..unsafe { core::mem::zeroed() }
+    };
+
+    /// # Safety
+    ///
+    /// Called by iomap for a file of type `M::FileSystem`, with an `M` as the private pointer that
+    /// only this call uses, in an iteration (`iomap` is a member of one).
+    unsafe extern "C" fn begin(
+        inode: *mut bindings::inode,
+        pos: Offset,
+        len: Offset,
+        _flags: u32,
+        iomap: *mut bindings::iomap,
+        _source: *mut bindings::iomap,
+    ) -> crate::ffi::c_int {
+        // SAFETY: By the safety requirements.
+        let to = unsafe { &mut *bindings::fs_iomap_private(iomap).cast::<M>() };
+        let fill = |file: &INode<M::FileSystem>| {
+            let _scope = NoFs::new();
+            let mapping = to.map(file, pos, len as u64)?;
+            match mapping.kind {
+                Kind::Mapped { new: false, .. } => Ok(mapping),
+                _ => Err(EIO),
+            }
+        };
+        // SAFETY: By the safety requirements.
+        unsafe { begin(inode, pos, iomap, fill) }
+    }
+}
+
+/// The table made from a [`Fault`].
+pub(super) struct FaultTable<M>(PhantomData<M>);
+
+impl<M: Fault> FaultTable<M> {
+    pub(super) const OPS: &'static bindings::iomap_ops = &bindings::iomap_ops {
+        iomap_begin: Some(Self::begin),
+        // SAFETY: The table consists of optional function pointers: zero is `None`.
+        ..unsafe { core::mem::zeroed() }
+    };
+
+    /// # Safety
+    ///
+    /// Called by iomap for a file of type `M::FileSystem`.
+    unsafe extern "C" fn begin(
+        inode: *mut bindings::inode,
+        pos: Offset,
+        len: Offset,
+        _flags: u32,
+        iomap: *mut bindings::iomap,
+        _source: *mut bindings::iomap,
+    ) -> crate::ffi::c_int {
+        let fault = |file: &INode<M::FileSystem>| {
+            let _scope = NoFs::new();
+            M::map(file, pos, len as u64)
+        };
+        // SAFETY: By the safety requirements.
+        unsafe { begin(inode, pos, iomap, fault) }
+    }
+}
+
+/// The table made from a [`Writeback`].
+pub(super) struct WritebackTable<M>(PhantomData<M>);
+
+impl<M: Writeback> WritebackTable<M> {
+    pub(super) const OPS: &'static bindings::iomap_writeback_ops = &bindings::iomap_writeback_ops {
+        map_blocks: Some(Self::map_blocks),
+        // SAFETY: The table consists of optional function pointers: zero is `None`.
+        ..unsafe { core::mem::zeroed() }
+    };
+
+    /// # Safety
+    ///
+    /// Called by iomap for a file of type `M::FileSystem`, with a locked folio of it.
+    unsafe extern "C" fn map_blocks(
+        wpc: *mut bindings::iomap_writepage_ctx,
+        inode: *mut bindings::inode,
+        pos: Offset,
+        len: u32,
+    ) -> crate::ffi::c_int {
+        // SAFETY: The context belongs to the call. The mapping in it is replaced.
+        let iomap = unsafe {
+            (*wpc).iomap = core::mem::zeroed();
+            core::ptr::addr_of_mut!((*wpc).iomap)
+        };
+        let writeback = |file: &INode<M::FileSystem>| {
+            let _scope = NoFs::new();
+            M::map(file, pos, len.into())
+        };
+        // SAFETY: By the safety requirements.
+        unsafe { begin(inode, pos, iomap, writeback) }
     }
 }
 

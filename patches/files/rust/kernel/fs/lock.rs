@@ -169,6 +169,38 @@ impl<T: FileSystem> Held<'_, T, Excl> {
         Ok(())
     }
 
+    /// One more name leads to the inode.
+    pub fn inc_nlink(&mut self) {
+        // SAFETY: The inode is valid and its lock is held exclusively.
+        unsafe { bindings::inc_nlink(self.inode.as_ptr()) }
+    }
+
+    /// One name less leads to the inode. A count of zero stays zero.
+    pub fn dec_nlink(&mut self) {
+        if self.inode.nlink() != 0 {
+            // SAFETY: The inode is valid and its lock is held exclusively.
+            unsafe { bindings::drop_nlink(self.inode.as_ptr()) }
+        }
+    }
+
+    /// No name leads to the inode: it goes with its last reference.
+    pub fn clear_nlink(&mut self) {
+        // SAFETY: The inode is valid and its lock is held exclusively.
+        unsafe { bindings::clear_nlink(self.inode.as_ptr()) }
+    }
+
+    /// Says that the inode has changed just now.
+    pub fn touch_ctime(&mut self) {
+        // SAFETY: The inode is valid and its lock is held exclusively.
+        unsafe { bindings::inode_set_ctime_current(self.inode.as_ptr()) };
+    }
+
+    /// Says that the contents have changed just now, and so the inode.
+    pub fn touch_mtime(&mut self) {
+        // SAFETY: The inode is valid and its lock is held exclusively.
+        unsafe { bindings::fs_touch_mtime(self.inode.as_ptr()) }
+    }
+
     /// Waits until no direct IO on the inode is in flight. None can start before the lock is
     /// released, because who starts it holds the lock.
     pub fn drain_dio(&self) {

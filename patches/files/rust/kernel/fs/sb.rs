@@ -11,10 +11,10 @@ use super::{buffer::BufHead, context, export, inode, xattr, FileSystem, INode, I
 use crate::{
     alloc::KBox,
     bindings,
-    error::{code::*, from_result, Result},
+    error::{code::*, from_result, to_result, Result},
     types::Opaque,
 };
-use core::{fmt, marker::PhantomData, ptr, ptr::NonNull};
+use core::{fmt, marker::PhantomData, pin::Pin, ptr, ptr::NonNull};
 
 /// Makes `'a` invariant, so that what belongs to one mount is not taken for that of another.
 type Brand<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
@@ -92,6 +92,69 @@ impl<T: FileSystem> SuperBlock<T> {
         unsafe { BufHead::read(self.as_ptr(), block) }
     }
 
+    /// Takes a block whose old contents mean nothing, and fills it with zeros: it is up to date, and
+    /// not dirty.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if there is no such block, or no memory. The caller has checked that it lies on the
+    /// device.
+    pub fn bnew(&self, block: u64) -> Result<BufHead<'_>> {
+        // SAFETY: The superblock is valid and has its final block size.
+        unsafe { BufHead::new(self.as_ptr(), block) }
+    }
+
+    /// Drops what the page cache of the device holds of `count` blocks from `block` on, because they
+    /// become contents of a file, which has a page cache of its own; and waits for IO on them.
+    pub fn clean_aliases(&self, block: u64, count: u64) {
+        // SAFETY: The superblock is valid and has its final block size.
+        unsafe { bindings::fs_clean_bdev_aliases(self.as_ptr(), block, count) }
+    }
+
+    /// Writes what the page cache of the device holds, and has the device write its own cache.
+    ///
+    /// # Errors
+    ///
+    /// What the device returns.
+    pub fn sync_device(&self) -> Result {
+        // SAFETY: The superblock is valid and its device is open.
+        to_result(unsafe { bindings::fs_sync_device(self.as_ptr()) })
+    }
+
+    /// Lets nobody write any more, because of an error.
+    pub fn force_read_only(&self) {
+        // Others may change other flags at the same time, as always with these.
+        // SAFETY: The superblock is valid.
+        unsafe {
+            let flags = ptr::addr_of_mut!((*self.as_ptr()).s_flags);
+            flags.write_volatile(flags.read_volatile() | bindings::SB_RDONLY);
+        }
+    }
+
+    /// Says whether there are access control lists. Called while it is mounted or remounted.
+    ///
+    /// Without `CONFIG_FS_POSIX_ACL` there never are. With them, it is
+    /// [`FreshINode::inherit_acl`](inode::FreshINode::inherit_acl) that applies the umask.
+    pub fn set_posix_acl(&self, on: bool) {
+        let on = on && cfg!(CONFIG_FS_POSIX_ACL);
+        // SAFETY: The superblock is valid; `s_umount` keeps others from changing the flags.
+        unsafe { set_flag(self.as_ptr(), bindings::SB_POSIXACL, on) }
+    }
+
+    /// Stops the machine, because the administrator asked for that in case of an error.
+    pub fn panic(&self, args: fmt::Arguments<'_>) -> ! {
+        // SAFETY: The arguments are those that the format asks for: two strings that end with nul
+        // (`s_id` is one of the superblock, which is valid), and the arguments of a Rust format.
+        unsafe {
+            bindings::panic(
+                c"%s (%s): %pA".as_ptr().cast(),
+                T::NAME.as_char_ptr(),
+                ptr::addr_of!((*self.as_ptr()).s_id).cast::<u8>(),
+                ptr::from_ref(&args).cast::<core::ffi::c_void>(),
+            )
+        }
+    }
+
     /// Starts to read a block of metadata that will be asked for soon.
     pub fn breadahead(&self, block: u64) {
         // SAFETY: The superblock is valid and has its final block size.
@@ -117,6 +180,22 @@ impl<T: FileSystem> SuperBlock<T> {
         let inode = inode.map_or(ptr::null_mut(), INode::as_ptr);
         // SAFETY: The superblock is valid; the inode is valid or null.
         unsafe { bindings::fs_report_corruption(self.as_ptr(), inode) }
+    }
+}
+
+/// Sets or clears a flag of a superblock.
+///
+/// # Safety
+///
+/// `sb` is valid, and nobody else changes its flags.
+unsafe fn set_flag(sb: *mut bindings::super_block, flag: crate::ffi::c_ulong, on: bool) {
+    // SAFETY: By the safety requirements.
+    unsafe {
+        if on {
+            (*sb).s_flags |= flag;
+        } else {
+            (*sb).s_flags &= !flag;
+        }
     }
 }
 
@@ -264,9 +343,12 @@ impl<'a, T: FileSystem> NewSb<'a, T> {
     }
 
     /// Gives the superblock its data. From here on there can be inodes.
-    pub fn publish(self, data: KBox<T::Data>) -> LiveSb<'a, T> {
+    pub fn publish(self, data: Pin<KBox<T::Data>>) -> LiveSb<'a, T> {
+        // SAFETY: What the pointer leads to is not moved: it is only used through references, and
+        // dropped in its place by `release`.
+        let data = KBox::into_raw(unsafe { Pin::into_inner_unchecked(data) });
         // SAFETY: Valid and ours by the type invariant.
-        unsafe { (*self.sb.as_ptr()).s_fs_info = KBox::into_raw(data).cast() };
+        unsafe { (*self.sb.as_ptr()).s_fs_info = data.cast() };
         LiveSb {
             // SAFETY: It has data now. `put_super` is not called before `fill_super` has returned,
             // and `'a` ends with that.
@@ -360,6 +442,7 @@ pub(super) struct Tables<T>(PhantomData<T>);
 impl<T: FileSystem> Tables<T> {
     const OPS: &'static bindings::super_operations = &bindings::super_operations {
         alloc_inode: Some(inode::Tables::<T>::alloc_inode),
+        evict_inode: Some(inode::Tables::<T>::evict_inode),
         free_inode: Some(inode::Tables::<T>::free_inode),
         put_super: Some(Self::put_super),
         show_options: if T::HAS_SHOW_OPTIONS {
@@ -369,6 +452,26 @@ impl<T: FileSystem> Tables<T> {
         },
         statfs: if T::HAS_STATFS {
             Some(Self::statfs)
+        } else {
+            None
+        },
+        freeze_fs: if T::HAS_FREEZE {
+            Some(Self::freeze_fs)
+        } else {
+            None
+        },
+        sync_fs: if T::HAS_SYNC_FS {
+            Some(Self::sync_fs)
+        } else {
+            None
+        },
+        unfreeze_fs: if T::HAS_THAW {
+            Some(Self::unfreeze_fs)
+        } else {
+            None
+        },
+        write_inode: if T::HAS_WRITE_INODE {
+            Some(inode::Tables::<T>::write_inode)
         } else {
             None
         },
@@ -428,8 +531,42 @@ impl<T: FileSystem> Tables<T> {
     ///
     /// Called by `generic_shutdown_super`, after the inodes have been evicted.
     unsafe extern "C" fn put_super(sb: *mut bindings::super_block) {
+        if T::HAS_PUT_SUPER {
+            // SAFETY: The superblock has data, as it had a root; it goes below.
+            T::put_super(unsafe { SuperBlock::from_raw(sb) });
+        }
         // SAFETY: By the safety requirements.
         unsafe { Self::release(sb) }
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS with an active superblock of type `T`.
+    unsafe extern "C" fn sync_fs(
+        sb: *mut bindings::super_block,
+        wait: crate::ffi::c_int,
+    ) -> crate::ffi::c_int {
+        // SAFETY: An active superblock has data.
+        let sb = unsafe { SuperBlock::<T>::from_raw(sb) };
+        from_result(|| T::sync_fs(sb, wait != 0).map(|()| 0))
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS with an active superblock of type `T`.
+    unsafe extern "C" fn freeze_fs(sb: *mut bindings::super_block) -> crate::ffi::c_int {
+        // SAFETY: An active superblock has data.
+        let sb = unsafe { SuperBlock::<T>::from_raw(sb) };
+        from_result(|| T::freeze(sb).map(|()| 0))
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS with an active superblock of type `T`.
+    unsafe extern "C" fn unfreeze_fs(sb: *mut bindings::super_block) -> crate::ffi::c_int {
+        // SAFETY: An active superblock has data.
+        let sb = unsafe { SuperBlock::<T>::from_raw(sb) };
+        from_result(|| T::thaw(sb).map(|()| 0))
     }
 
     /// # Safety

@@ -12,6 +12,9 @@ use core::ptr::NonNull;
 /// What `inode_operations.fileattr_get` fills and `fileattr_set` reads.
 pub(super) type FileAttr = bindings::fileattr;
 
+/// The flag of files whose buffered IO may ask for its folios to be dropped.
+pub(super) const FOP_UNCACHED: u32 = bindings::FOP_UNCACHED;
+
 /// `file_operations.fsync` of files whose metadata is in buffers of the device.
 ///
 /// # Safety
