@@ -91,7 +91,7 @@ pub(crate) mod ro_compat {
     pub(crate) const SPARSE_SUPER: u32 = 0x1;
 }
 
-/// `i_flags` that change what `i_block` means, which ext2 does not have.
+/// `i_flags`.
 pub(crate) mod inode_flags {
     /// Writes are synchronous.
     pub(crate) const SYNC: u32 = 0x8;
@@ -99,14 +99,25 @@ pub(crate) mod inode_flags {
     pub(crate) const IMMUTABLE: u32 = 0x10;
     /// Only appending writes.
     pub(crate) const APPEND: u32 = 0x20;
+    /// Backups leave it out.
+    pub(crate) const NODUMP: u32 = 0x40;
     /// Access times are not updated.
     pub(crate) const NOATIME: u32 = 0x80;
     /// Changes of the directory are synchronous.
     pub(crate) const DIRSYNC: u32 = 0x10000;
+    /// The directories in it have little to do with each other.
+    pub(crate) const TOPDIR: u32 = 0x20000;
     /// `i_block` is an extent tree.
     pub(crate) const EXTENTS: u32 = 0x80000;
     /// `i_block` is data.
     pub(crate) const INLINE_DATA: u32 = 0x1000_0000;
+    /// What users see, also of what only other systems act on.
+    pub(crate) const VISIBLE: u32 = 0x3_dfff;
+    /// What users may change.
+    pub(crate) const MODIFIABLE: u32 = 0x3_80ff;
+    /// What new files get from their directory: `SYNC`, `NODUMP`, `NOATIME`, `DIRSYNC`, and what only
+    /// other systems act on (secure deletion, undeletion, compression, journaled data, tails).
+    pub(crate) const INHERITED: u32 = 0x1_c6cf;
 }
 
 /// The types of `i_mode`.

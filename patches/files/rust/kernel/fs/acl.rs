@@ -46,11 +46,7 @@ pub trait Operations {
     /// # Errors
     ///
     /// What `setxattr(2)` returns; the old list is still there.
-    fn set(
-        _inode: Held<'_, Self::FileSystem, Excl>,
-        _kind: Kind,
-        _acl: Option<&Acl>,
-    ) -> Result {
+    fn set(_inode: Held<'_, Self::FileSystem, Excl>, _kind: Kind, _acl: Option<&Acl>) -> Result {
         crate::build_error!(VTABLE_DEFAULT_ERROR)
     }
 }

@@ -31,10 +31,7 @@ pub trait Operations {
     /// # Errors
     ///
     /// `ESTALE` for a number that no file has. Everything but `ENOMEM` counts as that.
-    fn inode(
-        _sb: &SuperBlock<Self::FileSystem>,
-        _ino: Ino,
-    ) -> Result<IRef<'_, Self::FileSystem>> {
+    fn inode(_sb: &SuperBlock<Self::FileSystem>, _ino: Ino) -> Result<IRef<'_, Self::FileSystem>> {
         crate::build_error!(VTABLE_DEFAULT_ERROR)
     }
 
@@ -43,9 +40,7 @@ pub trait Operations {
     /// # Errors
     ///
     /// Whatever is returned, the handle counts as stale.
-    fn parent<'a>(
-        _dir: Held<'a, Self::FileSystem, Shared>,
-    ) -> Result<IRef<'a, Self::FileSystem>> {
+    fn parent<'a>(_dir: Held<'a, Self::FileSystem, Shared>) -> Result<IRef<'a, Self::FileSystem>> {
         crate::build_error!(VTABLE_DEFAULT_ERROR)
     }
 }

@@ -132,12 +132,8 @@ impl<O: Operations> Tables<O> {
             }
             // SAFETY: The dentry keeps its inode in use, and the lock is held, during the call;
             // `attr` belongs to the caller.
-            let (inode, flags) = unsafe {
-                (
-                    Held::new(INode::from_raw((*dentry).d_inode)),
-                    (*attr).flags,
-                )
-            };
+            let (inode, flags) =
+                unsafe { (Held::new(INode::from_raw((*dentry).d_inode)), (*attr).flags) };
             O::set(inode, flags).map(|()| 0)
         })
     }

@@ -358,7 +358,13 @@ impl<O: Operations> Tables<O> {
                     )
                 };
                 let condition = Condition::default();
-                O::set(guard.held(), Namespace::Security, name, Some(value), condition)?;
+                O::set(
+                    guard.held(),
+                    Namespace::Security,
+                    name,
+                    Some(value),
+                    condition,
+                )?;
                 // SAFETY: This is not the last element.
                 array = unsafe { array.add(1) };
             }
