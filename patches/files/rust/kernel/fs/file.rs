@@ -329,7 +329,11 @@ impl<O: Operations> Tables<O> {
         getattr: Some(inode::Tables::<O::FileSystem>::getattr),
         listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
         set_acl: acl::Tables::<<O::FileSystem as FileSystem>::Acl>::SET,
-        setattr: Some(Self::setattr),
+        setattr: if <O::Mapping as aops::Operations>::HAS_FREE_BLOCKS {
+            Some(Self::setattr)
+        } else {
+            Some(inode::Tables::<O::FileSystem>::setattr)
+        },
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
     };

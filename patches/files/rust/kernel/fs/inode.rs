@@ -887,7 +887,7 @@ impl<T: FileSystem> Tables<T> {
     ) -> crate::ffi::c_int {
         from_result(|| {
             // SAFETY: By the safety requirements.
-            unsafe { Self::change_attributes(dentry, attr, |_, _| Ok(())) }
+            unsafe { Self::change_attributes(dentry, attr, |_, _| Err(EINVAL)) }
         })
     }
 
