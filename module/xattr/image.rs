@@ -109,17 +109,17 @@ impl Image {
         }
 
         let offset = if value_len == 0 { 0 } else { value_at };
-        let head = self.part(self.next, HEAD)?;
-        let fields = [name.len as u8, name.index].into_iter();
-        let fields = fields
-            .chain((offset as u16).to_le_bytes())
+        let fields: [&[u8]; 5] = [
+            &[name.len as u8, name.index],
+            &(offset as u16).to_le_bytes(),
             // `e_value_block`
-            .chain([0; 4])
-            .chain((value_len as u32).to_le_bytes())
-            .chain(hash.to_le_bytes());
-        head.iter_mut()
-            .zip(fields)
-            .for_each(|(to, from)| *to = from);
+            &[0; 4],
+            &(value_len as u32).to_le_bytes(),
+            &hash.to_le_bytes(),
+        ];
+        let head = self.part(self.next, HEAD)?.iter_mut();
+        head.zip(fields.into_iter().flatten())
+            .for_each(|(to, from)| *to = *from);
 
         self.next = end;
         self.values = value_at;
