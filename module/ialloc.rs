@@ -12,9 +12,10 @@
 #![forbid(unsafe_code)]
 
 use crate::{
+    group::Group,
     inode,
     ondisk::{self, inode_flags, mode},
-    super_block::{Group, Mount},
+    super_block::Mount,
     Rext2,
 };
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -44,7 +45,7 @@ pub(crate) fn new_inode<'sb>(dir: &'sb INode<Rext2>, mode: u16) -> Result<FreshI
         let Some(mut new) = take(sb, number)? else {
             continue;
         };
-        new.init_owner(dir, mode, mount.grpid());
+        new.init_owner(dir, mode, mount.options.grpid());
         if let (true, Some(group)) = (is_dir, mount.group(number)) {
             change(mount, number, [&group.used_dirs, &mount.dirs], 1);
         }
@@ -52,6 +53,7 @@ pub(crate) fn new_inode<'sb>(dir: &'sb INode<Rext2>, mode: u16) -> Result<FreshI
         new.set_flags(inode::vfs_flags(flags));
         new.data().set_flags(flags);
         new.data().set_block_group(number);
+        new.data().set_fresh();
         return Ok(new);
     }
     Err(ENOSPC)
@@ -90,10 +92,12 @@ fn take(sb: &SuperBlock<Rext2>, number: u32) -> Result<Option<FreshINode<'_, Rex
         match make(sb, group, bit as u32, ino) {
             Ok(Some(new)) => return Ok(Some(new)),
             // It stays marked, and is not tried again.
-            Ok(None) => sb.corrupted(
-                None,
-                format_args!("inode {ino} is in use, but free in the bitmap of group {number}"),
-            ),
+            Ok(None) => {
+                inode::damaged(
+                    sb,
+                    format_args!("inode {ino} is in use, but free in the bitmap of group {number}"),
+                );
+            }
             Err(e) => {
                 release(sb, ino, false);
                 return Err(e);
@@ -170,10 +174,12 @@ fn release(sb: &SuperBlock<Rext2>, ino: u32, is_dir: bool) {
                 change(mount, number, [&group.used_dirs, &mount.dirs], -1);
             }
         }
-        Ok(false) => sb.corrupted(
-            None,
-            format_args!("inode {ino} was in use, but free in the bitmap of group {number}"),
-        ),
+        Ok(false) => {
+            inode::damaged(
+                sb,
+                format_args!("inode {ino} was in use, but free in the bitmap of group {number}"),
+            );
+        }
         Err(_) => sb.err(format_args!(
             "inode {ino} is lost: cannot read the inode bitmap of group {number}"
         )),

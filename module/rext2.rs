@@ -34,9 +34,11 @@
 
 #![forbid(unsafe_code)]
 
+mod acl;
 mod balloc;
 mod check;
 mod dir;
+mod export;
 mod file;
 mod free;
 mod geometry;
@@ -45,6 +47,7 @@ mod ialloc;
 mod indirect;
 mod info;
 mod inode;
+mod ioctl;
 mod iomap;
 mod namei;
 mod ondisk;
