@@ -33,6 +33,8 @@
 //! written before others see it.
 
 #![forbid(unsafe_code)]
+// The macro that makes what a mount knows takes its fields one by one.
+#![recursion_limit = "256"]
 
 mod acl;
 mod balloc;
