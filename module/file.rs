@@ -193,7 +193,7 @@ fn reserve<'k>(
     }
     let start = fill.start();
     let range = (start, start.saturating_add_unsigned(fill.len() as u64));
-    growing.flying.push(range, GFP_KERNEL)?;
+    growing.add(range)?;
     Ok(Ok((fill, range)))
 }
 
@@ -208,17 +208,14 @@ fn grow(filled: &Filled<'_, Rext2>, range: (Offset, Offset), end: Offset) {
     let file = filled.inode();
     let grown = &file.sb().data().grown;
     let mut map = file.data().map();
-    map.growing.remove(range);
     map.growing.done = map.growing.done.max(end);
+    map.growing.remove(range);
     while let Some(first) = map.growing.first_below(end) {
         filled.grow_size(first.min(map.growing.done));
         grown.notify_all();
         grown.wait(&mut map);
     }
     filled.grow_size(end);
-    if map.growing.flying.is_empty() {
-        map.growing.done = 0;
-    }
     grown.notify_all();
 }
 
@@ -230,18 +227,29 @@ impl Growing {
 
     /// Where the first write starts that is under way, if that is in front of `end`.
     fn first_below(&self, end: Offset) -> Option<Offset> {
-        let starts = self.flying.iter().map(|flying| flying.0);
-        starts.filter(|&start| start < end).min()
+        let under_way = self.flying.iter().filter(|flying| **flying != NONE);
+        under_way.map(|f| f.0).filter(|&start| start < end).min()
+    }
+
+    /// Puts a write on the list.
+    fn add(&mut self, range: (Offset, Offset)) -> Result {
+        match self.flying.iter_mut().find(|flying| **flying == NONE) {
+            Some(place) => *place = range,
+            None => self.flying.push(range, GFP_KERNEL)?,
+        }
+        Ok(())
     }
 
     /// Takes a write off the list.
     fn remove(&mut self, range: (Offset, Offset)) {
-        let Some(index) = self.flying.iter().position(|&flying| flying == range) else {
-            return;
-        };
-        let last = self.flying.pop();
-        if let (Some(last), Some(here)) = (last, self.flying.get_mut(index)) {
-            *here = last;
+        if let Some(place) = self.flying.iter_mut().find(|flying| **flying == range) {
+            *place = NONE;
+        }
+        if self.flying.iter().all(|flying| *flying == NONE) {
+            self.done = 0;
         }
     }
 }
+
+/// A place in the list of writes that is free.
+const NONE: (Offset, Offset) = (0, 0);

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
+    acl,
     dir::{self, Changed, Slot},
     file::File,
     ialloc, inode,
@@ -68,7 +69,8 @@ impl Operations for Rext2 {
         dentry: Negative<'a, Rext2>,
         mode: u16,
     ) -> Result<Created<'a>> {
-        let new = ialloc::new_inode(dir.inode(), mode::REGULAR | mode)?;
+        let mut new = ialloc::new_inode(dir.inode(), mode::REGULAR | mode)?;
+        acl::init(&mut new, dir.inode(), Some(&dentry))?;
         add_new(dir, dentry, new.into_file::<File>())
     }
 
@@ -84,10 +86,11 @@ impl Operations for Rext2 {
             Special::Fifo => mode::FIFO,
             Special::Socket => mode::SOCKET,
         };
-        let new = ialloc::new_inode(dir.inode(), file_type | mode)?;
+        let mut new = ialloc::new_inode(dir.inode(), file_type | mode)?;
         if let Special::Char(major, minor) | Special::Block(major, minor) = special {
             new.data().set_device(major, minor);
         }
+        acl::init(&mut new, dir.inode(), Some(&dentry))?;
         add_new(dir, dentry, new.into_special(special))
     }
 
@@ -100,7 +103,8 @@ impl Operations for Rext2 {
         if target.len() >= dir.sb().block_size() as usize {
             return Err(ENAMETOOLONG);
         }
-        let new = ialloc::new_inode(dir.inode(), mode::SYMLINK | 0o777)?;
+        let mut new = ialloc::new_inode(dir.inode(), mode::SYMLINK | 0o777)?;
+        new.init_security(dir.inode(), Some(&dentry))?;
         let new = symlink::set_target(new, target, dir.is_dirsync())?;
         add_new(dir, dentry, new)
     }
@@ -111,6 +115,7 @@ impl Operations for Rext2 {
         mode: u16,
     ) -> Result<Created<'a>> {
         let mut new = ialloc::new_inode(dir.inode(), mode::DIR | mode)?;
+        acl::init(&mut new, dir.inode(), Some(&dentry))?;
         new.set_size(Offset::from(dir.sb().block_size()))?;
         // Its own name and `.`.
         new.set_nlink(2);
@@ -184,7 +189,8 @@ impl Operations for Rext2 {
     }
 
     fn tmpfile<'a>(dir: &INode<Rext2>, file: Tmpfile<'a, Rext2>, mode: u16) -> Result<Opened<'a>> {
-        let new = ialloc::new_inode(dir, mode::REGULAR | mode)?;
+        let mut new = ialloc::new_inode(dir, mode::REGULAR | mode)?;
+        acl::init(&mut new, dir, None)?;
         file.open(new.into_file::<File>())
     }
 }

@@ -32,10 +32,14 @@
 //! written before others see it.
 
 #![forbid(unsafe_code)]
+// The macro that makes what a mount knows takes its fields one by one.
+#![recursion_limit = "256"]
 
+mod acl;
 mod balloc;
 mod check;
 mod dir;
+mod export;
 mod file;
 mod free;
 mod geometry;
@@ -44,6 +48,7 @@ mod ialloc;
 mod indirect;
 mod info;
 mod inode;
+mod ioctl;
 mod iomap;
 mod namei;
 mod ondisk;

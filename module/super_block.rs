@@ -14,7 +14,7 @@ use crate::{
     options::{self, Params},
     persist,
     state::{self, State},
-    xattr::Attributes,
+    xattr::{self, Attributes},
     Rext2,
 };
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -71,6 +71,9 @@ pub(crate) struct Mount {
     #[pin]
     pub(crate) windows: Mutex<Windows>,
     pub(crate) window_count: AtomicU32,
+    /// Which blocks of attributes may be shared.
+    #[pin]
+    pub(crate) xattrs: Mutex<xattr::Cache>,
     /// Those who wait for a file to grow.
     #[pin]
     pub(crate) grown: CondVar,
@@ -124,6 +127,7 @@ impl Mount {
             options,
             windows <- new_mutex!(Windows::new(), "rext2_windows"),
             window_count: AtomicU32::new(0),
+            xattrs <- new_mutex!(xattr::Cache::new(), "rext2_xattrs"),
             grown <- new_condvar!("rext2_grown"),
             state <- new_mutex!(State::default(), "rext2_state"),
         }? Error)
@@ -156,6 +160,9 @@ impl FileSystem for Rext2 {
     type INodeData = Info;
     type Params = Params;
     type Xattr = Attributes;
+    type Acl = Self;
+    type FileAttr = Self;
+    type Export = Self;
 
     fn init_inode_data() -> impl PinInit<Info, Error> {
         Info::new()

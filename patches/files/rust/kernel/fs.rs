@@ -20,6 +20,9 @@
 //! | `struct address_space_operations` | [`aops::Operations`] |
 //! | `struct iomap_ops` | one trait for each use: [`iomap::Lookup`], [`iomap::Overwrite`], [`iomap::Alloc`] |
 //! | `struct xattr_handler` | [`xattr::Operations`] |
+//! | `struct posix_acl` | [`Acl`](acl::Acl), read and stored by [`acl::Operations`] |
+//! | `struct fileattr` | [`fileattr::Operations`] |
+//! | `struct export_operations` | [`export::Operations`] |
 //! | `struct buffer_head` | [`BufHead`](buffer::BufHead) |
 //!
 //! A file system implements [`FileSystem`], chooses the operations of each inode when it sets the
@@ -60,13 +63,16 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
+pub mod acl;
 pub mod aops;
 pub mod buffer;
 mod compat;
 pub mod context;
 pub mod dentry;
 pub mod dir;
+pub mod export;
 pub mod file;
+pub mod fileattr;
 pub mod inode;
 pub mod iomap;
 pub mod lock;
@@ -96,6 +102,9 @@ pub unsafe trait Declared: Sized {
         Self: FileSystem;
 }
 
+/// The operations of a file system that does not have any of a kind.
+pub struct Unsupported<T>(PhantomData<T>);
+
 /// A file system on a block device.
 ///
 /// [`Declared`] is implemented by [`module_fs!`](crate::module_fs).
@@ -115,8 +124,17 @@ pub trait FileSystem: Declared + Send + Sync + 'static {
     /// The mount options (`fc->fs_private`).
     type Params: Default + Send;
 
-    /// Extended attributes, or [`xattr::Unsupported`].
+    /// Extended attributes, or [`Unsupported`].
     type Xattr: xattr::Operations<FileSystem = Self>;
+
+    /// POSIX access control lists, or [`Unsupported`].
+    type Acl: acl::Operations<FileSystem = Self>;
+
+    /// Flags of files, or [`Unsupported`].
+    type FileAttr: fileattr::Operations<FileSystem = Self>;
+
+    /// File handles, or [`Unsupported`].
+    type Export: export::Operations<FileSystem = Self>;
 
     /// Makes the private part of an inode that has just been allocated.
     fn init_inode_data() -> impl PinInit<Self::INodeData, crate::error::Error>;

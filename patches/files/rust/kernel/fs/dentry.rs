@@ -110,6 +110,12 @@ impl<'a, T: FileSystem> Negative<'a, T> {
         }
     }
 
+    /// The name, as the C side takes it; stable as long as `self` is borrowed.
+    pub(super) fn qstr(&self) -> *const bindings::qstr {
+        // SAFETY: Valid by the type invariant; only the address is taken.
+        unsafe { ptr::addr_of!((*self.dentry.as_ptr()).d_name) }
+    }
+
     /// The name of the file to create: 1 to 255 bytes.
     pub fn name(&self) -> &[u8] {
         // SAFETY: The name is stable, by the type invariant.

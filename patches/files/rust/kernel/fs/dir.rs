@@ -8,8 +8,9 @@
 //! inode that loses a name or gets another one; the exception is in [`Rename::Within`].
 
 use super::{
-    compat,
+    acl, compat,
     dentry::{Created, Negative, Opened, Positive, Spliced, Tmpfile, Unhashed},
+    fileattr,
     inode::{self, Special},
     lock::{Excl, Held, Shared},
     xattr, FileSystem, INode, Ino, Offset,
@@ -275,9 +276,13 @@ impl<O: Operations> Tables<O> {
         } else {
             None
         },
+        fileattr_get: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::GET,
+        fileattr_set: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::SET,
+        get_inode_acl: acl::Tables::<<O::FileSystem as FileSystem>::Acl>::GET,
         getattr: Some(inode::Tables::<O::FileSystem>::getattr),
         link: if O::HAS_LINK { Some(Self::link) } else { None },
         listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
+        set_acl: acl::Tables::<<O::FileSystem as FileSystem>::Acl>::SET,
         lookup: Some(Self::lookup),
         mkdir: if O::HAS_MKDIR {
             Some(compat::mkdir::<O>)
@@ -320,6 +325,8 @@ impl<O: Operations> Tables<O> {
     };
 
     pub(super) const FILE_OPS: &'static bindings::file_operations = &bindings::file_operations {
+        compat_ioctl: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::COMPAT_IOCTL,
+        unlocked_ioctl: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::IOCTL,
         fsync: Some(compat::fsync),
         iterate_shared: Some(Self::iterate_shared),
         llseek: Some(bindings::generic_file_llseek),

@@ -27,7 +27,7 @@
 //! request then has been answered, whatever the file system returns.
 
 use super::{
-    aops, compat, inode,
+    acl, aops, compat, fileattr, inode,
     iomap::{self, to_count, LookupTable},
     lock::{Excl, Guard, Held, Shared},
     xattr, FileSystem, INode, Offset,
@@ -323,8 +323,12 @@ type ReadMap<O> = <<O as Operations>::Mapping as aops::Operations>::Read;
 impl<O: Operations> Tables<O> {
     pub(super) const INODE_OPS: &'static bindings::inode_operations = &bindings::inode_operations {
         fiemap: Some(Self::fiemap),
+        fileattr_get: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::GET,
+        fileattr_set: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::SET,
+        get_inode_acl: acl::Tables::<<O::FileSystem as FileSystem>::Acl>::GET,
         getattr: Some(inode::Tables::<O::FileSystem>::getattr),
         listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
+        set_acl: acl::Tables::<<O::FileSystem as FileSystem>::Acl>::SET,
         setattr: if <O::Mapping as aops::Operations>::HAS_FREE_BLOCKS {
             Some(Self::setattr)
         } else {
@@ -335,6 +339,8 @@ impl<O: Operations> Tables<O> {
     };
 
     pub(super) const FILE_OPS: &'static bindings::file_operations = &bindings::file_operations {
+        compat_ioctl: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::COMPAT_IOCTL,
+        unlocked_ioctl: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::IOCTL,
         fallocate: if O::HAS_FALLOCATE {
             Some(Self::fallocate)
         } else {

@@ -14,7 +14,7 @@
 //! kind of file, [`Ready`], and is then given a name. Dropped before that, it is discarded.
 
 use super::{
-    dir, file,
+    acl, dir, file,
     lock::{Excl, Held},
     symlink, xattr, FileSystem, Ino, Offset, SuperBlock,
 };
@@ -373,6 +373,11 @@ impl Flags {
 }
 
 impl Flags {
+    /// The flags as the C side has them.
+    pub(super) const fn bits(self) -> u32 {
+        self.0
+    }
+
     /// Whether all of `other` are set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -839,8 +844,10 @@ impl<T: FileSystem> Tables<T> {
 
     /// The operations of a file that is neither regular nor a directory nor a link.
     const SPECIAL_OPS: &'static bindings::inode_operations = &bindings::inode_operations {
+        get_inode_acl: acl::Tables::<T::Acl>::GET,
         getattr: Some(Self::getattr),
         listxattr: xattr::Tables::<T::Xattr>::LIST,
+        set_acl: acl::Tables::<T::Acl>::SET,
         setattr: Some(Self::setattr),
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
@@ -907,6 +914,12 @@ impl<T: FileSystem> Tables<T> {
         }
         // SAFETY: The arguments are those of the call, and the lock is held.
         unsafe { bindings::fs_setattr_copy(inode, attr) };
+        if valid & bindings::ATTR_MODE != 0 {
+            // SAFETY: The inode is valid, and its lock keeps others from storing.
+            let mode = unsafe { (*inode).i_mode };
+            // SAFETY: The dentry has an inode, whose lock is held.
+            unsafe { acl::chmod(dentry, mode) }?;
+        }
         Ok(0)
     }
 

@@ -7,7 +7,7 @@
 //! [`LiveSb`], with the data of the file system, so that there can be inodes; and [`Mounted`], with
 //! a root. `fill_super` can only return the last.
 
-use super::{buffer::BufHead, context, inode, xattr, FileSystem, INode, IRef, Offset};
+use super::{buffer::BufHead, context, export, inode, xattr, FileSystem, INode, IRef, Offset};
 use crate::{
     alloc::KBox,
     bindings,
@@ -76,6 +76,12 @@ impl<T: FileSystem> SuperBlock<T> {
         unsafe { (*self.as_ptr()).s_blocksize_bits }
     }
 
+    /// Whether the mount has access control lists.
+    pub fn has_posix_acl(&self) -> bool {
+        // SAFETY: The superblock is valid.
+        unsafe { bindings::fs_has_posix_acl(self.as_ptr()) }
+    }
+
     /// Reads a block of metadata through the page cache of the device.
     ///
     /// # Errors
@@ -126,7 +132,11 @@ impl<T: FileSystem> SuperBlock<T> {
     }
 
     /// Says whether there are access control lists. Called while it is mounted or remounted.
+    ///
+    /// Without `CONFIG_FS_POSIX_ACL` there never are. With them, it is
+    /// [`FreshINode::inherit_acl`](inode::FreshINode::inherit_acl) that applies the umask.
     pub fn set_posix_acl(&self, on: bool) {
+        let on = on && cfg!(CONFIG_FS_POSIX_ACL);
         // SAFETY: The superblock is valid; `s_umount` keeps others from changing the flags.
         unsafe { set_flag(self.as_ptr(), bindings::SB_POSIXACL, on) }
     }
@@ -483,6 +493,7 @@ impl<T: FileSystem> Tables<T> {
             // SAFETY: The superblock is valid and ours; the tables are static.
             unsafe {
                 (*sb).s_op = Self::OPS;
+                (*sb).s_export_op = export::Tables::<T::Export>::OPS;
                 if <T::Xattr as xattr::Operations>::HAS_GET {
                     (*sb).s_xattr = xattr::Tables::<T::Xattr>::HANDLERS.as_ptr();
                 }

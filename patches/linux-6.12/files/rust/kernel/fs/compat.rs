@@ -9,6 +9,9 @@ use crate::{
 };
 use core::ptr::NonNull;
 
+/// What `inode_operations.fileattr_get` fills and `fileattr_set` reads.
+pub(super) type FileAttr = bindings::fileattr;
+
 /// The flag of files whose buffered IO may ask for its folios to be dropped.
 pub(super) const FOP_UNCACHED: u32 = bindings::FOP_UNCACHED;
 
