@@ -15,7 +15,7 @@ use crate::{
     ondisk::{self, DirEntry},
     Rext2,
 };
-use core::fmt;
+use core::{array, fmt};
 use kernel::{
     fs::{
         buffer::BufHead,
@@ -25,19 +25,76 @@ use kernel::{
     prelude::*,
 };
 
-/// The length of the shortest entry: a head and a name, rounded up.
-const SHORTEST: usize = ondisk::DIR_HEAD + 4;
+mod change;
 
-/// An entry that is in use.
-pub(crate) struct Entry {
-    /// The inode, not 0.
-    pub(crate) ino: u32,
+pub(crate) use change::{add, make_empty, Changed, Slot};
+
+/// The length of the shortest entry: a head and a name, rounded up.
+const SHORTEST: usize = entry_len(1);
+
+/// The length of an entry with a name of so many bytes.
+const fn entry_len(name_len: usize) -> usize {
+    (ondisk::DIR_HEAD + name_len + 3) & !3
+}
+
+/// An entry.
+struct Entry {
+    /// The inode, or 0 if the entry is not in use.
+    ino: u32,
     /// The type of the file, where the directory says it.
     file_type: u8,
     /// Position of the entry in its block.
     offset: usize,
+    /// Length of the entry.
+    len: usize,
     /// Length of the name.
     name_len: usize,
+}
+
+impl Entry {
+    /// The bytes that the entry needs; the rest of it is room for another one.
+    fn used(&self) -> usize {
+        match self.ino {
+            0 => 0,
+            _ => entry_len(self.name_len.max(1)),
+        }
+    }
+
+    /// The position behind the entry.
+    fn end(&self) -> usize {
+        self.offset + self.len
+    }
+}
+
+/// A name that is looked for.
+struct Wanted<'n> {
+    name: &'n [u8],
+    /// The last bytes of the name, up to four, which begin at a multiple of four: names that are
+    /// alike mostly differ there.
+    tail: u32,
+    /// Position of the tail in the name.
+    tail_at: usize,
+    /// The bits of the tail that count.
+    mask: u32,
+}
+
+impl<'n> Wanted<'n> {
+    fn new(name: &'n [u8]) -> Self {
+        let tail_at = name.len().saturating_sub(1) & !3;
+        Self {
+            name,
+            tail: word(name, tail_at),
+            tail_at,
+            mask: u32::MAX
+                .checked_shr(8 * (4 - (name.len() - tail_at).min(4)) as u32)
+                .unwrap_or(0),
+        }
+    }
+}
+
+/// Four bytes of a name as a number; those behind its end are 0.
+fn word(name: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array::from_fn(|i| name.get(at + i).copied().unwrap_or(0)))
 }
 
 /// Reports a damaged directory. Its error is that of a block that cannot be read, as always with
@@ -75,8 +132,8 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The next entry, in use or not, and the position behind it.
-    fn step(&mut self) -> Result<Option<(DirEntry, usize)>> {
+    /// The next entry, in use or not.
+    fn step(&mut self) -> Result<Option<Entry>> {
         let offset = self.next;
         let size = self.buffer.size();
         if offset >= size {
@@ -89,46 +146,84 @@ impl<'a> Block<'a> {
             (Ok(first), Ok(second)) => DirEntry::new(first, second),
             _ => return Err(self.bad(offset, format_args!("rec_len of the entry before it"))),
         };
-        let rec_len = match head.rec_len {
-            // What 16 bits cannot hold.
-            0 | u16::MAX if size == 1 << 16 => size,
-            len => len.into(),
+        let entry = Entry {
+            ino: head.inode,
+            file_type: head.file_type,
+            offset,
+            len: match head.rec_len {
+                // What 16 bits cannot hold.
+                0 | u16::MAX if size == 1 << 16 => size,
+                len => len.into(),
+            },
+            name_len: head.name_len.into(),
         };
-        let name_len = usize::from(head.name_len);
-        if rec_len < SHORTEST || rec_len % 4 != 0 || rec_len > size - offset {
-            return Err(self.bad(
-                offset,
-                format_args!("rec_len {rec_len} is not a multiple of 4 from {SHORTEST} to the end"),
-            ));
-        }
-        if ondisk::DIR_HEAD + name_len > rec_len {
-            return Err(self.bad(
-                offset,
-                format_args!("name_len {name_len} is more than rec_len {rec_len}"),
-            ));
-        }
         let inodes = self.dir.sb().data().geometry.inodes_count;
-        if head.inode > inodes {
-            let ino = head.inode;
-            return Err(self.bad(offset, format_args!("inode {ino} is more than {inodes}")));
+        // The shortest entry is one whose name has a byte, and a longer name makes it longer.
+        if entry.len < SHORTEST
+            || entry.len % 4 != 0
+            || entry.len > size - offset
+            || ondisk::DIR_HEAD + entry.name_len > entry.len
+            || entry.ino > inodes
+        {
+            return Err(self.bad_entry(&entry, size));
         }
-        self.next = offset + rec_len;
-        Ok(Some((head, offset)))
+        self.next = entry.end();
+        Ok(Some(entry))
+    }
+
+    /// Reports what is wrong with an entry.
+    #[cold]
+    fn bad_entry(&self, entry: &Entry, size: usize) -> Error {
+        let &Entry {
+            ino,
+            offset,
+            len,
+            name_len,
+            ..
+        } = entry;
+        if len < SHORTEST || len % 4 != 0 || len > size - offset {
+            self.bad(
+                offset,
+                format_args!("rec_len {len} is not a multiple of 4 from {SHORTEST} to the end"),
+            )
+        } else if ondisk::DIR_HEAD + name_len > len {
+            self.bad(
+                offset,
+                format_args!("name_len {name_len} is more than rec_len {len}"),
+            )
+        } else {
+            let inodes = self.dir.sb().data().geometry.inodes_count;
+            self.bad(offset, format_args!("inode {ino} is more than {inodes}"))
+        }
     }
 
     /// The next entry that is in use.
     fn next_entry(&mut self) -> Result<Option<Entry>> {
-        while let Some((head, offset)) = self.step()? {
-            if head.inode != 0 {
-                return Ok(Some(Entry {
-                    ino: head.inode,
-                    file_type: head.file_type,
-                    offset,
-                    name_len: head.name_len.into(),
-                }));
+        while let Some(entry) = self.step()? {
+            if entry.ino != 0 {
+                return Ok(Some(entry));
             }
         }
         Ok(None)
+    }
+
+    /// Whether an entry has this name.
+    #[inline]
+    fn has_name(&self, entry: &Entry, wanted: &Wanted<'_>) -> Result<bool> {
+        if entry.name_len != wanted.name.len() {
+            return Ok(false);
+        }
+        // Entries begin and end at multiples of four, so that whole words of a name can be loaded.
+        let name = entry.offset + ondisk::DIR_HEAD;
+        if self.buffer.load_le32(name + wanted.tail_at)? & wanted.mask != wanted.tail {
+            return Ok(false);
+        }
+        for at in (0..wanted.tail_at).step_by(4) {
+            if self.buffer.load_le32(name + at)? != word(wanted.name, at) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Goes to the first entry that starts at `offset` or behind it, wherever `offset` points to.
@@ -166,26 +261,67 @@ fn checked_size(dir: &INode<Rext2>) -> Result<Offset> {
     Ok(size)
 }
 
+/// The numbers of the blocks of a directory, from a given one on and round.
+fn blocks_from(dir: &INode<Rext2>, start: u64) -> Result<impl Iterator<Item = u64>> {
+    let blocks = (checked_size(dir)? >> dir.sb().data().geometry.block_bits) as u64;
+    let start = if start < blocks { start } else { 0 };
+    Ok(Iterator::chain(start..blocks, 0..start))
+}
+
 /// Finds the inode number of a name.
+pub(crate) fn find(dir: &INode<Rext2>, name: &[u8]) -> Result<Option<u32>> {
+    Ok(find_slot(dir, name)?.map(|slot| slot.ino()))
+}
+
+/// Finds the entry with a name.
 ///
 /// The search starts in the block where the last one ended, because names are often looked up in
 /// the order in which the directory lists them.
-pub(crate) fn find(dir: &INode<Rext2>, name: &[u8]) -> Result<Option<u32>> {
-    let mut copy = [0; ondisk::NAME_LEN];
-    let bits = dir.sb().data().geometry.block_bits;
-    let blocks = (checked_size(dir)? >> bits) as u64;
-    let start = dir.data().last_found();
-    let start = if start < blocks { start } else { 0 };
-    for number in Iterator::chain(start..blocks, 0..start) {
+pub(crate) fn find_slot<'a>(dir: &'a INode<Rext2>, name: &[u8]) -> Result<Option<Slot<'a>>> {
+    let wanted = Wanted::new(name);
+    for number in blocks_from(dir, dir.data().last_found())? {
         let mut block = Block::read(dir, number)?;
-        while let Some(entry) = block.next_entry()? {
-            if entry.name_len == name.len() && block.name(&entry, &mut copy)? == name {
+        let mut before = None;
+        while let Some(entry) = block.step()? {
+            if entry.ino != 0 && block.has_name(&entry, &wanted)? {
                 dir.data().set_last_found(number);
-                return Ok(Some(entry.ino));
+                return Ok(Some(Slot::new(block, entry, before)));
             }
+            before = Some(entry.offset);
         }
     }
     Ok(None)
+}
+
+/// The entry `..` of a directory, which names its parent.
+pub(crate) fn dot_dot(dir: &INode<Rext2>) -> Result<Slot<'_>> {
+    checked_size(dir)?;
+    let mut block = Block::read(dir, 0)?;
+    let first = block.step()?.map(|entry| entry.offset);
+    match block.step()? {
+        Some(entry) if entry.ino != 0 && block.has_name(&entry, &Wanted::new(b".."))? => {
+            Ok(Slot::new(block, entry, first))
+        }
+        _ => Err(corrupted(
+            dir,
+            format_args!("the second directory entry is not \"..\""),
+        )),
+    }
+}
+
+/// Whether there are no names in a directory but its own and that of its parent.
+pub(crate) fn is_empty(dir: &INode<Rext2>) -> Result<bool> {
+    let (own, parent) = (Wanted::new(b"."), Wanted::new(b".."));
+    for number in blocks_from(dir, 0)? {
+        let mut block = Block::read(dir, number)?;
+        while let Some(entry) = block.next_entry()? {
+            let ours = block.has_name(&entry, &own)? && u64::from(entry.ino) == dir.ino();
+            if !ours && !block.has_name(&entry, &parent)? {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// Emits the entries from the position of the emitter on.

@@ -10,6 +10,11 @@
 use crate::{inode::corrupted, ondisk, Rext2};
 use kernel::{fs::INode, ondisk::Le32, prelude::*};
 
+pub(crate) use crate::{
+    free::free_range,
+    splice::{alloc, append_dir_block, first_block, splice},
+};
+
 /// A run of blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Run {
@@ -23,9 +28,9 @@ pub(crate) enum Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
     /// The index of a pointer in each block on the way; the first is one in the inode.
-    indices: [u32; 4],
+    pub(crate) indices: [u32; 4],
     /// How many of them there are, 1 to 4.
-    depth: usize,
+    pub(crate) depth: usize,
 }
 
 impl Path {
@@ -56,6 +61,16 @@ impl Path {
             rest -= tree;
         }
         None
+    }
+
+    /// How many pointers there are from this one to the end of the block that holds it.
+    pub(crate) fn left_in_block(&self, bits: u32) -> u32 {
+        let index = self.indices.get(self.depth - 1).copied().unwrap_or(0);
+        let end = match self.depth {
+            1 => ondisk::DIRECT_BLOCKS as u32,
+            _ => 1 << bits,
+        };
+        end - index
     }
 
     /// How many blocks there are from this one to the end of what the pointer at `level` covers.
@@ -159,7 +174,7 @@ fn run(file: &INode<Rext2>, mut pointers: impl Iterator<Item = u32>, max: u64) -
 }
 
 /// Reports a pointer to what cannot belong to a file.
-fn check(file: &INode<Rext2>, pointer: u32) -> Result {
+pub(crate) fn check(file: &INode<Rext2>, pointer: u32) -> Result {
     if file.sb().data().is_data_block(pointer) {
         return Ok(());
     }

@@ -7,14 +7,12 @@
 use crate::{
     file::File,
     ondisk::{self, inode_flags, mode, InodeExtra},
+    state,
+    super_block::Mount,
     symlink::SlowLink,
     Rext2,
 };
-use core::{
-    fmt,
-    mem::size_of,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use core::{fmt, mem::size_of};
 use kernel::{
     fs::{
         inode::{Attributes, Flags, Iget, NewINode, Special, Timespec},
@@ -23,62 +21,35 @@ use kernel::{
     prelude::*,
 };
 
-/// What we keep for an inode.
-pub(crate) struct Info {
-    /// `i_block`: the block pointers of a file or a directory.
-    blocks: [AtomicU32; ondisk::BLOCK_POINTERS],
-    /// `i_file_acl`: the block with the attributes, or 0.
-    file_acl: AtomicU32,
-    /// The block of a directory in which a name was found last.
-    last_found: AtomicU32,
-}
+pub(crate) use crate::info::Info;
 
-impl Info {
-    /// An inode without blocks.
-    pub(crate) fn new() -> Self {
-        Self {
-            blocks: [const { AtomicU32::new(0) }; ondisk::BLOCK_POINTERS],
-            file_acl: AtomicU32::new(0),
-            last_found: AtomicU32::new(0),
-        }
-    }
-
-    /// The block of a directory in which a name was found last: a hint, nothing more.
-    pub(crate) fn last_found(&self) -> u64 {
-        self.last_found.load(Ordering::Relaxed).into()
-    }
-
-    /// Sets the block of a directory in which a name was found last.
-    pub(crate) fn set_last_found(&self, block: u64) {
-        self.last_found.store(block as u32, Ordering::Relaxed);
-    }
-
-    /// The block with the attributes, or 0.
-    pub(crate) fn file_acl(&self) -> u32 {
-        self.file_acl.load(Ordering::Acquire)
-    }
-
-    /// The block pointer at an index, 0 for a hole. A pointer is stored once what it points to is
-    /// valid.
-    pub(crate) fn block(&self, index: usize) -> u32 {
-        self.blocks
-            .get(index)
-            .map_or(0, |b| b.load(Ordering::Acquire))
-    }
-
-    fn set_blocks(&self, blocks: &[kernel::ondisk::Le32; ondisk::BLOCK_POINTERS]) {
-        for (to, from) in self.blocks.iter().zip(blocks) {
-            to.store(from.get(), Ordering::Release);
-        }
-    }
-}
-
-/// Reports a damaged inode.
-pub(crate) fn corrupted(inode: &INode<Rext2>, what: fmt::Arguments<'_>) -> Error {
-    inode
-        .sb()
-        .corrupted(Some(inode), format_args!("inode {}: {what}", inode.ino()));
+/// Reports damage, and does what the mount asks for in that case.
+pub(crate) fn damaged(sb: &SuperBlock<Rext2>, what: fmt::Arguments<'_>) -> Error {
+    state::corrupted(sb, None, what);
     EUCLEAN
+}
+
+/// Reports a damaged inode, and does what the mount asks for in that case.
+pub(crate) fn corrupted(inode: &INode<Rext2>, what: fmt::Arguments<'_>) -> Error {
+    state::corrupted(
+        inode.sb(),
+        Some(inode),
+        format_args!("inode {}: {what}", inode.ino()),
+    );
+    EUCLEAN
+}
+
+/// Where an inode lies: its block, and the byte in it.
+pub(crate) fn location(mount: &Mount, ino: u32) -> Result<(u64, usize)> {
+    let geo = &mount.geometry;
+    if !(1..=geo.inodes_count).contains(&ino) {
+        return Err(EINVAL);
+    }
+    let index = ino - 1;
+    let group = mount.group(index / geo.inodes_per_group).ok_or(EINVAL)?;
+    let byte = u64::from(index % geo.inodes_per_group) * u64::from(geo.inode_size);
+    let block = u64::from(group.inode_table) + (byte >> geo.block_bits);
+    Ok((block, (byte % u64::from(geo.block_size)) as usize))
 }
 
 /// Returns an inode, and reads it from the disk if it is not in memory.
@@ -106,14 +77,7 @@ fn read<'sb>(
 ) -> Result<IRef<'sb, Rext2>> {
     let mount = sb.data();
     let geo = &mount.geometry;
-    let index = ino - 1;
-    let desc = mount
-        .groups
-        .get((index / geo.inodes_per_group) as usize)
-        .ok_or(EINVAL)?;
-    let byte = u64::from(index % geo.inodes_per_group) * u64::from(geo.inode_size);
-    let block = u64::from(desc.bg_inode_table.get()) + (byte >> geo.block_bits);
-    let offset = (byte % u64::from(geo.block_size)) as usize;
+    let (block, offset) = location(mount, ino)?;
     let buffer = sb.bread(block)?;
     let raw: ondisk::Inode = buffer.get(offset)?;
 
@@ -170,22 +134,19 @@ fn read<'sb>(
         ctime: time(raw.i_ctime.get(), ctime),
     })?;
 
-    new.data().file_acl.store(acl, Ordering::Release);
+    let info = new.data();
+    info.set_file_acl(acl);
+    info.set_flags(flags);
+    info.set_block_group((ino - 1) / geo.inodes_per_group);
+    info.set_blocks(&raw.i_block);
 
     match file_type {
-        mode::REGULAR => {
-            new.data().set_blocks(&raw.i_block);
-            Ok(new.finish_file::<File>())
-        }
-        mode::DIR => {
-            new.data().set_blocks(&raw.i_block);
-            Ok(new.finish_dir::<Rext2>())
-        }
+        mode::REGULAR => Ok(new.finish_file::<File>()),
+        mode::DIR => Ok(new.finish_dir::<Rext2>()),
         mode::SYMLINK => {
             // A link is short if all the space that it has is that of its attributes.
             let acl_sectors = if acl == 0 { 0 } else { geo.block_size >> 9 };
             if raw.i_blocks.get() != acl_sectors {
-                new.data().set_blocks(&raw.i_block);
                 return Ok(new.finish_symlink::<SlowLink>());
             }
             let (target, len) = fast_link(&raw, size);
@@ -248,7 +209,7 @@ fn time(sec: u32, extra: u32) -> Timespec {
 }
 
 /// The flags that the VFS acts on.
-fn vfs_flags(flags: u32) -> Flags {
+pub(crate) fn vfs_flags(flags: u32) -> Flags {
     const MAP: [(u32, Flags); 5] = [
         (inode_flags::SYNC, Flags::SYNC),
         (inode_flags::IMMUTABLE, Flags::IMMUTABLE),

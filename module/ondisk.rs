@@ -79,6 +79,10 @@ pub(crate) mod incompat {
 
 /// `s_feature_compat`: who does not know one of these may do everything.
 pub(crate) mod compat {
+    /// There is a journal, of which we know nothing.
+    pub(crate) const HAS_JOURNAL: u32 = 0x4;
+    /// There are extended attributes.
+    pub(crate) const EXT_ATTR: u32 = 0x8;
     /// There are blocks reserved for more group descriptors.
     pub(crate) const RESIZE_INODE: u32 = 0x10;
     /// At most two groups but the first have copies of the superblock: `s_backup_bgs`.
@@ -89,35 +93,110 @@ pub(crate) mod compat {
 pub(crate) mod ro_compat {
     /// Not every group has a copy of the superblock.
     pub(crate) const SPARSE_SUPER: u32 = 0x1;
+    /// There are files of 2 GiB or more.
+    pub(crate) const LARGE_FILE: u32 = 0x2;
+    /// There are directories with an index, as some have called it.
+    pub(crate) const BTREE_DIR: u32 = 0x4;
+    /// What we know.
+    pub(crate) const SUPPORTED: u32 = SPARSE_SUPER | LARGE_FILE | BTREE_DIR;
+
+    /// The names of the bits that others have defined.
+    pub(crate) const NAMES: [(u32, &str); 12] = [
+        (0x8, "huge_file"),
+        (0x10, "uninit_bg"),
+        (0x20, "dir_nlink"),
+        (0x40, "extra_isize"),
+        (0x100, "quota"),
+        (0x200, "bigalloc"),
+        (0x400, "metadata_csum"),
+        (0x1000, "read-only"),
+        (0x2000, "project"),
+        (0x4000, "shared_blocks"),
+        (0x8000, "verity"),
+        (0x10000, "orphan_present"),
+    ];
 }
+
+/// `s_state`.
+pub(crate) mod state {
+    /// It was unmounted.
+    pub(crate) const VALID: u16 = 0x1;
+    /// Errors were found.
+    pub(crate) const ERROR: u16 = 0x2;
+}
+
+/// `s_default_mount_opts`.
+pub(crate) mod default_mount_opts {
+    /// `debug`.
+    pub(crate) const DEBUG: u32 = 0x1;
+    /// `bsdgroups`.
+    pub(crate) const BSD_GROUPS: u32 = 0x2;
+    /// `user_xattr`.
+    pub(crate) const USER_XATTR: u32 = 0x4;
+    /// `acl`.
+    pub(crate) const ACL: u32 = 0x8;
+}
+
+/// What new inodes use of the space behind their first 128 bytes.
+pub(crate) const EXTRA_ISIZE: u16 = 32;
 
 /// `i_flags`.
 pub(crate) mod inode_flags {
+    /// To be deleted for good.
+    pub(crate) const SECRM: u32 = 0x1;
+    /// To be kept for undeletion.
+    pub(crate) const UNRM: u32 = 0x2;
+    /// To be compressed.
+    pub(crate) const COMPR: u32 = 0x4;
     /// Writes are synchronous.
     pub(crate) const SYNC: u32 = 0x8;
     /// Nothing can be changed.
     pub(crate) const IMMUTABLE: u32 = 0x10;
     /// Only appending writes.
     pub(crate) const APPEND: u32 = 0x20;
-    /// Backups leave it out.
+    /// Not to be saved by dump.
     pub(crate) const NODUMP: u32 = 0x40;
     /// Access times are not updated.
     pub(crate) const NOATIME: u32 = 0x80;
+    /// There are compressed blocks.
+    pub(crate) const COMPRBLK: u32 = 0x200;
+    /// Not to be compressed.
+    pub(crate) const NOCOMP: u32 = 0x400;
+    /// The directory has an index.
+    pub(crate) const INDEX: u32 = 0x1000;
+    /// Data goes through the journal.
+    pub(crate) const JOURNAL_DATA: u32 = 0x4000;
+    /// The end of the file is not to be merged with that of others.
+    pub(crate) const NOTAIL: u32 = 0x8000;
     /// Changes of the directory are synchronous.
     pub(crate) const DIRSYNC: u32 = 0x10000;
-    /// The directories in it have little to do with each other.
+    /// What is in the directory has nothing to do with each other, and is spread.
     pub(crate) const TOPDIR: u32 = 0x20000;
-    /// `i_block` is an extent tree.
+    /// `i_block` is an extent tree, which ext2 does not have.
     pub(crate) const EXTENTS: u32 = 0x80000;
-    /// `i_block` is data.
+    /// `i_block` is data, which ext2 does not have.
     pub(crate) const INLINE_DATA: u32 = 0x1000_0000;
+
+    /// What a new file takes over from its directory.
+    pub(crate) const INHERITED: u32 = SECRM
+        | UNRM
+        | COMPR
+        | SYNC
+        | NODUMP
+        | NOATIME
+        | COMPRBLK
+        | NOCOMP
+        | JOURNAL_DATA
+        | NOTAIL
+        | DIRSYNC;
+    /// What only directories have.
+    pub(crate) const DIR_ONLY: u32 = DIRSYNC | TOPDIR;
+    /// What all kinds of files have.
+    pub(crate) const ALL_KINDS: u32 = NODUMP | NOATIME;
     /// What users see, also of what only other systems act on.
     pub(crate) const VISIBLE: u32 = 0x3_dfff;
     /// What users may change.
     pub(crate) const MODIFIABLE: u32 = 0x3_80ff;
-    /// What new files get from their directory: `SYNC`, `NODUMP`, `NOATIME`, `DIRSYNC`, and what only
-    /// other systems act on (secure deletion, undeletion, compression, journaled data, tails).
-    pub(crate) const INHERITED: u32 = 0x1_c6cf;
 }
 
 /// The types of `i_mode`.
@@ -287,6 +366,14 @@ impl DirEntry {
             file_type: (second >> 24) as u8,
         }
     }
+
+    /// The two words that make up the head.
+    pub(crate) fn words(self) -> (u32, u32) {
+        let second = u32::from(self.rec_len)
+            | u32::from(self.name_len) << 16
+            | u32::from(self.file_type) << 24;
+        (self.inode, second)
+    }
 }
 
 impl InodeExtra {
@@ -299,5 +386,19 @@ impl InodeExtra {
             (16, self.i_atime_extra),
         ]
         .map(|(end, field)| if end <= used { field.get() } else { 0 })
+    }
+
+    /// Sets what is added to `i_atime`, `i_ctime` and `i_mtime`, where there is room in use.
+    pub(crate) fn set_times(&mut self, [atime, ctime, mtime]: [u32; 3]) {
+        let used = self.i_extra_isize.get();
+        for (end, field, value) in [
+            (8, &mut self.i_ctime_extra, ctime),
+            (12, &mut self.i_mtime_extra, mtime),
+            (16, &mut self.i_atime_extra, atime),
+        ] {
+            if end <= used {
+                *field = Le32::new(value);
+            }
+        }
     }
 }

@@ -13,8 +13,9 @@
 //! | [`iomap`] | the same for the page cache and for direct IO |
 //! | [`file`] | regular files |
 //! | [`dir`] | the entries of a directory |
+//! | [`ialloc`] | which inode number a new file gets |
 //! | [`namei`] | the operations on names |
-//! | [`symlink`] | links whose target has a block of its own |
+//! | [`symlink`] | symbolic links |
 //! | [`xattr`] | extended attributes |
 //!
 //! # What is trusted
@@ -32,16 +33,30 @@
 //! written before others see it.
 
 #![forbid(unsafe_code)]
+// The macro that makes what a mount knows takes its fields one by one.
+#![recursion_limit = "256"]
 
+mod acl;
+mod balloc;
+mod check;
 mod dir;
+mod export;
 mod file;
+mod free;
 mod geometry;
+mod group;
+mod ialloc;
 mod indirect;
+mod info;
 mod inode;
+mod ioctl;
 mod iomap;
 mod namei;
 mod ondisk;
 mod options;
+mod persist;
+mod splice;
+mod state;
 mod super_block;
 mod symlink;
 mod xattr;

@@ -1,54 +1,138 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Mounting: reading and checking the superblock and the group descriptors.
-//!
-//! Every field that is divided by, shifted by or used as an index is checked here, and only here.
+//! A mounted file system: mounting, remounting, syncing and unmounting.
 
 #![forbid(unsafe_code)]
 
 use crate::{
-    geometry::{Backups, Geometry},
+    balloc::Windows,
+    check::{check_super, features, read_groups, read_super},
+    geometry::Geometry,
+    group::{self, Group},
     inode::{self, Info},
-    ondisk::{self, compat, incompat, ro_compat, GroupDesc, DESC_SIZE},
+    ondisk::{self, compat, incompat, ro_compat},
     options::{self, Params},
-    xattr::Attributes,
+    persist,
+    state::{self, State},
+    xattr::{self, Attributes},
     Rext2,
 };
-use core::{
-    fmt,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use kernel::{
     c_str,
     fs::{
         context::{Options, Param},
+        inode::Evicting,
+        random_u32,
         sb::{Limits, Mounted, NewSb, Stat},
-        FileSystem, SuperBlock,
+        FileSystem, INode, SuperBlock,
     },
-    init::PinInit,
-    page::PAGE_SIZE,
+    init::{pin_init_array_from_fn, PinInit},
+    new_condvar, new_mutex,
     prelude::*,
+    sync::{CondVar, Mutex},
 };
 
 /// What a mounted file system knows.
+#[pin_data]
 pub(crate) struct Mount {
     /// How the blocks are used.
     pub(crate) geometry: Geometry,
-    /// The group descriptors.
-    pub(crate) groups: KVVec<GroupDesc>,
+    /// The groups.
+    pub(crate) groups: KVVec<Group>,
+    /// The locks of the groups.
+    #[pin]
+    pub(crate) group_locks: [Mutex<()>; group::LOCKS],
+    /// Free blocks of all groups.
+    pub(crate) free_blocks: AtomicU32,
+    /// Free inodes of all groups.
+    pub(crate) free_inodes: AtomicU32,
+    /// Directories of all groups.
+    pub(crate) dirs: AtomicU32,
     /// Directory entries say the type of the file.
     pub(crate) filetype: bool,
     /// Blocks kept for the privileged.
-    reserved_blocks: u32,
+    pub(crate) reserved_blocks: u32,
     /// Blocks that are not for data.
     overhead: u64,
-    /// The option `sb`.
-    pub(crate) super_location: Option<u32>,
-    /// The option `minixdf`.
-    pub(crate) minix_df: AtomicBool,
+    /// The block in which the superblock lies, and the byte in it.
+    pub(crate) super_block: u64,
+    pub(crate) super_offset: usize,
+    /// Whether something keeps the file system from being written to.
+    read_only_format: bool,
+    /// Whether the superblock says that there are big files, or extended attributes.
+    pub(crate) large_file: AtomicBool,
+    pub(crate) ext_attr: AtomicBool,
+    /// The generation of the next new inode.
+    pub(crate) next_generation: AtomicU32,
+    /// The mount options.
+    pub(crate) options: options::Options,
+    /// The windows of files that grow, and how many there are.
+    #[pin]
+    pub(crate) windows: Mutex<Windows>,
+    pub(crate) window_count: AtomicU32,
+    /// Which blocks of attributes may be shared.
+    #[pin]
+    pub(crate) xattrs: Mutex<xattr::Cache>,
+    /// Those who wait for a file to grow.
+    #[pin]
+    pub(crate) grown: CondVar,
+    /// What is known of the superblock on the disk.
+    #[pin]
+    pub(crate) state: Mutex<State>,
 }
 
 impl Mount {
+    fn new(
+        raw: &ondisk::SuperBlock,
+        geometry: Geometry,
+        groups: KVVec<Group>,
+        (super_block, super_offset): (u64, usize),
+        params: &Params,
+    ) -> impl PinInit<Self, Error> {
+        let sum = |count: fn(&Group) -> &AtomicU32| -> AtomicU32 {
+            let counts = groups.iter().map(|g| count(g).load(Ordering::Relaxed));
+            AtomicU32::new(counts.fold(0, u32::saturating_add))
+        };
+        let (incompat, ro_compat) = features(raw);
+        let (free_blocks, free_inodes, dirs) = (
+            sum(|g| &g.free_blocks),
+            sum(|g| &g.free_inodes),
+            sum(|g| &g.used_dirs),
+        );
+        let filetype = incompat & incompat::FILETYPE != 0;
+        let read_only_format =
+            ro_compat & !ro_compat::SUPPORTED != 0 || raw.s_rev_level.get() > ondisk::REV_DYNAMIC;
+        let large_file = ro_compat & ro_compat::LARGE_FILE != 0;
+        let ext_attr = raw.s_feature_compat.get() & compat::EXT_ATTR != 0;
+        let reserved_blocks = raw.s_r_blocks_count.get();
+        let overhead = geometry.overhead();
+        let options = options::Options::new(params, raw);
+        try_pin_init!(Self {
+            geometry,
+            groups,
+            group_locks <- pin_init_array_from_fn(|_| new_mutex!((), "rext2_group")),
+            free_blocks,
+            free_inodes,
+            dirs,
+            filetype,
+            reserved_blocks,
+            overhead,
+            super_block,
+            super_offset,
+            read_only_format,
+            large_file: AtomicBool::new(large_file),
+            ext_attr: AtomicBool::new(ext_attr),
+            next_generation: AtomicU32::new(random_u32()),
+            options,
+            windows <- new_mutex!(Windows::new(), "rext2_windows"),
+            window_count: AtomicU32::new(0),
+            xattrs <- new_mutex!(xattr::Cache::new(), "rext2_xattrs"),
+            grown <- new_condvar!("rext2_grown"),
+            state <- new_mutex!(State::default(), "rext2_state"),
+        }? Error)
+    }
+
     /// Whether a block may belong to a file: it is on the file system, and neither superblock nor
     /// descriptor nor bitmap nor inode table.
     pub(crate) fn is_data_block(&self, block: u32) -> bool {
@@ -56,14 +140,14 @@ impl Mount {
         if block < geo.first_data_block || block >= geo.blocks_count {
             return false;
         }
-        let group = geo.group_of(block);
-        let Some(desc) = self.groups.get(group as usize) else {
+        let nr = geo.group_of(block);
+        let Some(group) = self.group(nr) else {
             return false;
         };
-        let table = desc.bg_inode_table.get();
-        block - geo.group_start(group) >= geo.group_head(group)
-            && block != desc.bg_block_bitmap.get()
-            && block != desc.bg_inode_bitmap.get()
+        let table = group.inode_table;
+        block - geo.group_start(nr) >= geo.group_head(nr)
+            && block != group.block_bitmap
+            && block != group.inode_bitmap
             && !(table..table + geo.table_blocks).contains(&block)
     }
 }
@@ -76,6 +160,9 @@ impl FileSystem for Rext2 {
     type INodeData = Info;
     type Params = Params;
     type Xattr = Attributes;
+    type Acl = Self;
+    type FileAttr = Self;
+    type Export = Self;
 
     fn init_inode_data() -> impl PinInit<Info, Error> {
         Info::new()
@@ -86,14 +173,9 @@ impl FileSystem for Rext2 {
     }
 
     fn fill_super<'a>(mut sb: NewSb<'a, Self>, params: &Params) -> Result<Mounted<'a, Self>> {
-        if !sb.is_read_only() {
-            sb.err(format_args!("cannot write yet: mount it read-only (-o ro)"));
-            return Err(EROFS);
-        }
-
-        let (raw, super_block) = read_super(&mut sb, params)?;
+        let (raw, place) = read_super(&mut sb, params)?;
         let geometry = check_super(&mut sb, &raw)?;
-        let groups = read_groups(&sb, &geometry, super_block)?;
+        let groups = read_groups(&sb, &geometry, place.0)?;
 
         sb.set_limits(&Limits {
             magic: ondisk::MAGIC.into(),
@@ -111,21 +193,18 @@ impl FileSystem for Rext2 {
             },
         });
         sb.set_uuid(&raw.s_uuid);
+        if raw.s_feature_compat.get() & compat::HAS_JOURNAL != 0 {
+            sb.warn(format_args!("the journal is left alone"));
+        }
 
-        let mount = Mount {
-            filetype: features(&raw).0 & incompat::FILETYPE != 0,
-            reserved_blocks: raw.s_r_blocks_count.get(),
-            overhead: geometry.overhead(),
-            geometry,
-            groups,
-            super_location: params.super_location,
-            minix_df: AtomicBool::new(params.minix_df == Some(true)),
-        };
-        let live = sb.publish(KBox::new(mount, GFP_KERNEL)?.into());
-        let root = inode::iget(live.sb(), ondisk::ROOT_INO)?;
+        let mount = Mount::new(&raw, geometry, groups, place, params);
+        let live = sb.publish(KBox::pin_init(mount, GFP_KERNEL)?);
+        let sb = live.sb();
+        sb.set_posix_acl(sb.data().options.acl());
+        let root = inode::iget(sb, ondisk::ROOT_INO)?;
         if !root.is_dir() || root.size() == 0 {
-            live.sb().corrupted(
-                Some(&root),
+            inode::corrupted(
+                &root,
                 format_args!(
                     "root inode is no directory with contents: i_mode {:o}, i_size {}",
                     root.mode(),
@@ -134,17 +213,18 @@ impl FileSystem for Rext2 {
             );
             return Err(EINVAL);
         }
-        live.set_root(root)
+        let mounted = live.set_root(root)?;
+        if !sb.is_read_only() {
+            state::activate(sb)?;
+        }
+        Ok(mounted)
     }
 
     fn statfs(sb: &SuperBlock<Self>) -> Result<Stat> {
         let mount = sb.data();
         let geo = &mount.geometry;
-        let sum = |count: fn(&GroupDesc) -> u16| -> u64 {
-            mount.groups.iter().map(|g| u64::from(count(g))).sum()
-        };
-        let free_blocks = sum(|g| g.bg_free_blocks_count.get());
-        let overhead = if mount.minix_df.load(Ordering::Relaxed) {
+        let free_blocks = u64::from(mount.free_blocks.load(Ordering::Relaxed));
+        let overhead = if mount.options.minix_df() {
             0
         } else {
             mount.overhead
@@ -154,338 +234,63 @@ impl FileSystem for Rext2 {
             free_blocks,
             available_blocks: free_blocks.saturating_sub(mount.reserved_blocks.into()),
             files: geo.inodes_count.into(),
-            free_files: sum(|g| g.bg_free_inodes_count.get()),
+            free_files: mount.free_inodes.load(Ordering::Relaxed).into(),
             name_len: ondisk::NAME_LEN as u32,
         })
     }
 
     fn show_options(sb: &SuperBlock<Self>, to: &mut Options<'_>) -> Result {
-        options::show(sb.data(), to);
+        sb.data().options.show(to);
         Ok(())
     }
 
     fn reconfigure(sb: &SuperBlock<Self>, params: &Params, read_only: bool) -> Result {
-        if !read_only {
-            sb.err(format_args!("cannot write yet: it stays mounted read-only"));
+        let mount = sb.data();
+        if !read_only && mount.read_only_format {
+            sb.err(format_args!(
+                "s_feature_ro_compat or s_rev_level: can only be mounted read-only"
+            ));
             return Err(EROFS);
         }
-        let mount = sb.data();
-        if params.super_location.is_some() && params.super_location != mount.super_location {
-            sb.err(format_args!("sb= cannot change while it is mounted"));
-            return Err(EINVAL);
+        mount.options.change(sb, params)?;
+        sb.set_posix_acl(mount.options.acl());
+        match (sb.is_read_only(), read_only) {
+            (false, true) => state::deactivate(sb),
+            (true, false) => state::activate(sb),
+            _ => Ok(()),
         }
-        if let Some(minix_df) = params.minix_df {
-            mount.minix_df.store(minix_df, Ordering::Relaxed);
+    }
+
+    fn write_inode(inode: &INode<Self>, wait: bool) -> Result {
+        persist::write(inode, wait)
+    }
+
+    fn evict(inode: Evicting<'_, Self>) {
+        persist::evict(&inode);
+    }
+
+    fn sync_fs(sb: &SuperBlock<Self>, wait: bool) -> Result {
+        state::counts(sb)?;
+        if wait {
+            sb.sync_device()?;
         }
         Ok(())
     }
-}
 
-/// The features that a superblock says it has: incompatible ones, and those that allow reading.
-fn features(raw: &ondisk::SuperBlock) -> (u32, u32) {
-    (raw.s_feature_incompat.get(), raw.s_feature_ro_compat.get())
-}
+    fn freeze(sb: &SuperBlock<Self>) -> Result {
+        state::deactivate(sb)
+    }
 
-/// Reads the superblock, sets the block size that it asks for, and returns the block in which it
-/// lies as well.
-fn read_super(
-    sb: &mut NewSb<'_, Rext2>,
-    params: &Params,
-) -> Result<(KBox<ondisk::SuperBlock>, u64)> {
-    let offset = match params.super_location {
-        Some(location) => u64::from(location) * 1024,
-        None => ondisk::SUPER_OFFSET,
-    };
-    let read = |sb: &NewSb<'_, Rext2>, size: u64| -> Result<KBox<ondisk::SuperBlock>> {
-        let block = offset / size;
-        if block >= sb.device_blocks() {
+    fn thaw(sb: &SuperBlock<Self>) -> Result {
+        state::reactivate(sb)
+    }
+
+    fn put_super(sb: &SuperBlock<Self>) {
+        if let Err(e) = state::deactivate(sb) {
             sb.err(format_args!(
-                "no superblock at byte {offset}: the device ends before it"
+                "cannot write the superblock: error {}",
+                e.to_errno()
             ));
-            return Err(EINVAL);
-        }
-        let raw = sb.bread(block)?.get((offset % size) as usize)?;
-        Ok(KBox::new(raw, GFP_KERNEL)?)
-    };
-
-    let probe_size = sb.set_min_block_size(1024).inspect_err(|_| {
-        sb.err(format_args!(
-            "the device cannot be read in blocks of 1024 bytes or more"
-        ));
-    })?;
-    let raw = read(sb, probe_size.into())?;
-    if raw.s_magic.get() != ondisk::MAGIC {
-        sb.err(format_args!(
-            "no ext2 file system: s_magic is {:#06x}",
-            raw.s_magic.get()
-        ));
-        return Err(EINVAL);
-    }
-
-    let log = raw.s_log_block_size.get();
-    let size = match log {
-        0..=6 => 1024usize << log,
-        _ => {
-            sb.err(format_args!("s_log_block_size {log} is more than 6"));
-            return Err(EINVAL);
-        }
-    };
-    if size > PAGE_SIZE || (size as u32) < probe_size {
-        sb.err(format_args!(
-            "s_log_block_size {log}: blocks of {size} bytes; the machine and the device allow \
-             {probe_size} to {PAGE_SIZE}"
-        ));
-        return Err(EINVAL);
-    }
-    if size as u32 != probe_size {
-        sb.set_block_size(size as u32)?;
-    }
-    // Read once more: setting the block size has emptied the cache of the device.
-    let raw = read(sb, size as u64)?;
-    if raw.s_magic.get() != ondisk::MAGIC || raw.s_log_block_size.get() != log {
-        sb.err(format_args!(
-            "s_magic or s_log_block_size changed while it was read"
-        ));
-        return Err(EINVAL);
-    }
-    Ok((raw, offset / size as u64))
-}
-
-/// Checks the superblock.
-fn check_super(sb: &mut NewSb<'_, Rext2>, raw: &ondisk::SuperBlock) -> Result<Geometry> {
-    let rev = raw.s_rev_level.get();
-    if rev > ondisk::REV_DYNAMIC {
-        sb.warn(format_args!("s_rev_level {rev} is too new: read-only"));
-        sb.set_read_only();
-    }
-    let (incompat, ro_compat) = features(raw);
-    check_features(sb, incompat)?;
-
-    let refuse = |field: &str, value: u32, why: fmt::Arguments<'_>| {
-        sb.err(format_args!("{field} {value} {why}"));
-        Err(EINVAL)
-    };
-
-    let log_size = raw.s_log_block_size.get();
-    let block_bits = 10 + log_size;
-    let block_size = 1u32 << block_bits;
-    let bits_in_block = 8 * block_size;
-    if raw.s_log_frag_size.get() != log_size {
-        let value = raw.s_log_frag_size.get();
-        return refuse(
-            "s_log_frag_size",
-            value,
-            format_args!("differs from s_log_block_size {log_size}"),
-        );
-    }
-
-    let inode_size = match rev {
-        ondisk::REV_ORIGINAL => ondisk::INODE_SIZE_REV0.into(),
-        _ => u32::from(raw.s_inode_size.get()),
-    };
-    let smallest = u32::from(ondisk::INODE_SIZE_REV0);
-    if !inode_size.is_power_of_two() || !(smallest..=block_size).contains(&inode_size) {
-        return refuse(
-            "s_inode_size",
-            inode_size,
-            format_args!("is not a power of two from {smallest} to the block size"),
-        );
-    }
-    let inodes_per_block = block_size / inode_size;
-
-    let inodes_per_group = raw.s_inodes_per_group.get();
-    if !(inodes_per_block..=bits_in_block).contains(&inodes_per_group) {
-        return refuse(
-            "s_inodes_per_group",
-            inodes_per_group,
-            format_args!("is not from {inodes_per_block} to {bits_in_block}"),
-        );
-    }
-    let table_blocks = inodes_per_group.div_ceil(inodes_per_block);
-
-    let blocks_per_group = raw.s_blocks_per_group.get();
-    // A group has two bitmaps, the inode table, and some blocks of data.
-    if !(table_blocks + 4..=bits_in_block).contains(&blocks_per_group) {
-        return refuse(
-            "s_blocks_per_group",
-            blocks_per_group,
-            format_args!("is not from {} to {bits_in_block}", table_blocks + 4),
-        );
-    }
-
-    let first_data_block = raw.s_first_data_block.get();
-    let expected = u32::from(block_size == 1024);
-    if first_data_block != expected {
-        return refuse(
-            "s_first_data_block",
-            first_data_block,
-            format_args!("is not {expected}, where blocks of {block_size} bytes start"),
-        );
-    }
-
-    let blocks_count = raw.s_blocks_count.get();
-    let device_blocks = sb.device_blocks();
-    if blocks_count <= first_data_block + 1 || u64::from(blocks_count) > device_blocks {
-        return refuse(
-            "s_blocks_count",
-            blocks_count,
-            format_args!("is not from {} to {device_blocks}", first_data_block + 2),
-        );
-    }
-
-    let groups = (blocks_count - first_data_block).div_ceil(blocks_per_group);
-    let inodes_count = raw.s_inodes_count.get();
-    let computed = u64::from(groups) * u64::from(inodes_per_group);
-    if computed != u64::from(inodes_count) {
-        return refuse(
-            "s_inodes_count",
-            inodes_count,
-            format_args!("is not that of {groups} groups, which is {computed}"),
-        );
-    }
-
-    let first_ino = match rev {
-        ondisk::REV_ORIGINAL => ondisk::FIRST_INO_REV0,
-        _ => raw.s_first_ino.get(),
-    };
-    if !(ondisk::FIRST_INO_REV0..=inodes_count).contains(&first_ino) {
-        return refuse(
-            "s_first_ino",
-            first_ino,
-            format_args!("is not from {} to {inodes_count}", ondisk::FIRST_INO_REV0),
-        );
-    }
-
-    let reserved_desc_blocks = match raw.s_feature_compat.get() & compat::RESIZE_INODE {
-        0 => 0,
-        _ => u32::from(raw.s_reserved_gdt_blocks.get()),
-    };
-    // The resize inode points to them from one indirect block.
-    if reserved_desc_blocks > block_size / 4 {
-        return refuse(
-            "s_reserved_gdt_blocks",
-            reserved_desc_blocks,
-            format_args!("is more than {}", block_size / 4),
-        );
-    }
-
-    let backups = if raw.s_feature_compat.get() & compat::SPARSE_SUPER2 != 0 {
-        Backups::These(raw.s_backup_bgs.map(|group| group.get()))
-    } else if ro_compat & ro_compat::SPARSE_SUPER != 0 {
-        Backups::Sparse
-    } else {
-        Backups::All
-    };
-
-    let desc_blocks = groups.div_ceil(block_size / DESC_SIZE);
-    let first_meta_bg = match incompat & incompat::META_BG {
-        0 => desc_blocks,
-        _ => raw.s_first_meta_bg.get(),
-    };
-    if first_meta_bg > desc_blocks {
-        return refuse(
-            "s_first_meta_bg",
-            first_meta_bg,
-            format_args!("is more than the {desc_blocks} blocks of descriptors"),
-        );
-    }
-
-    Ok(Geometry {
-        block_bits,
-        block_size,
-        first_data_block,
-        blocks_count,
-        blocks_per_group,
-        inodes_count,
-        inodes_per_group,
-        inode_size,
-        first_ino,
-        table_blocks,
-        groups,
-        desc_blocks,
-        first_meta_bg,
-        reserved_desc_blocks,
-        backups,
-    })
-}
-
-/// Refuses features that change what is on the disk in ways that we do not know.
-fn check_features(sb: &NewSb<'_, Rext2>, features: u32) -> Result {
-    let unknown = features & !incompat::SUPPORTED;
-    if unknown == 0 {
-        return Ok(());
-    }
-    let name = incompat::NAMES.iter().find(|(bit, _)| unknown & bit != 0);
-    sb.err(format_args!(
-        "s_feature_incompat {features:#x}: cannot read a file system with feature {}{}",
-        name.map_or("unknown", |(_, name)| name),
-        if unknown.is_power_of_two() {
-            ""
-        } else {
-            " and others"
-        },
-    ));
-    Err(EINVAL)
-}
-
-/// Reads and checks the group descriptors.
-fn read_groups(
-    sb: &NewSb<'_, Rext2>,
-    geo: &Geometry,
-    super_block: u64,
-) -> Result<KVVec<GroupDesc>> {
-    let mut groups = KVVec::new();
-    for nr in 0..geo.desc_blocks {
-        let block = geo.desc_location(nr, super_block);
-        if block >= u64::from(geo.blocks_count) {
-            sb.err(format_args!(
-                "group descriptors at block {block}: the file system ends before"
-            ));
-            return Err(EINVAL);
-        }
-        let buffer = sb.bread(block)?;
-        let first = nr * geo.descs_per_block();
-        for i in 0..geo.descs_per_block().min(geo.groups - first) {
-            let desc = buffer.get((i * DESC_SIZE) as usize)?;
-            check_group(sb, geo, first + i, &desc)?;
-            groups.push(desc, GFP_KERNEL | __GFP_NOWARN)?;
         }
     }
-    Ok(groups)
-}
-
-/// Checks that the bitmaps and the inode table of a group lie in it, and not over each other.
-fn check_group(sb: &NewSb<'_, Rext2>, geo: &Geometry, group: u32, desc: &GroupDesc) -> Result {
-    let start = geo.group_start(group).saturating_add(geo.group_head(group));
-    let end = geo.group_end(group);
-    let parts = [
-        ("bg_block_bitmap", desc.bg_block_bitmap.get(), 1),
-        ("bg_inode_bitmap", desc.bg_inode_bitmap.get(), 1),
-        (
-            "bg_inode_table",
-            desc.bg_inode_table.get(),
-            geo.table_blocks,
-        ),
-    ];
-    for (i, &(field, block, len)) in parts.iter().enumerate() {
-        if !end
-            .checked_sub(len)
-            .is_some_and(|last| (start..=last).contains(&block))
-        {
-            sb.err(format_args!(
-                "{field} {block} of group {group} is not from {start} to {end}"
-            ));
-            return Err(EINVAL);
-        }
-        // All of them are within the group, so that the sums do not overflow.
-        for &(other, other_block, other_len) in parts.iter().take(i) {
-            if block < other_block + other_len && other_block < block + len {
-                sb.err(format_args!(
-                    "{field} {block} of group {group} lies over its {other}"
-                ));
-                return Err(EINVAL);
-            }
-        }
-    }
-    Ok(())
 }

@@ -1,21 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Symbolic links whose target has a block of its own.
+//! Symbolic links: the target lies in the inode if it is short, else in a block of its own.
 
 #![forbid(unsafe_code)]
 
 use crate::{
     indirect::{self, Run},
     inode::corrupted,
-    Rext2,
+    ondisk, Rext2,
 };
 use kernel::{
     fs::{
+        inode::{FreshINode, Ready},
         symlink::{Operations, Target},
-        INode,
+        INode, Offset,
     },
     prelude::*,
 };
+
+/// Gives a new link its target, which with a nul behind it fits in a block. If `sync` is set, its
+/// block is written at once.
+pub(crate) fn set_target<'sb>(
+    mut new: FreshINode<'sb, Rext2>,
+    target: &[u8],
+    sync: bool,
+) -> Result<Ready<'sb, Rext2>> {
+    new.set_size(target.len() as Offset)?;
+    if target.len() < ondisk::FAST_LINK_SIZE {
+        new.data().set_link_bytes(target);
+        return new.into_fast_symlink(target);
+    }
+    {
+        let buffer = indirect::first_block(&new)?;
+        buffer.write(0, target)?;
+        buffer.mark_dirty_inode(&new);
+        if sync {
+            buffer.sync()?;
+        }
+    }
+    Ok(new.into_symlink::<SlowLink>())
+}
 
 /// A symbolic link that is too long to lie in its inode.
 pub(crate) struct SlowLink;
@@ -36,16 +60,13 @@ impl Operations for SlowLink {
                 format_args!("i_block: the block of the link is a hole"),
             ));
         };
-        let mut target = KVec::with_capacity(len, GFP_KERNEL)?;
-        target.extend_with(len, 0, GFP_KERNEL)?;
-        sb.bread(block.into())?.copy_to(0, &mut target)?;
-        let end = target.iter().position(|&b| b == 0).unwrap_or(len);
-        match target.get(..end) {
-            Some(target @ [_, ..]) => Target::new(target),
-            _ => Err(corrupted(
+        let buffer = sb.bread(block.into())?;
+        match Target::read(len, |to| buffer.copy_to(0, to)) {
+            Err(e) if e == EUCLEAN => Err(corrupted(
                 link,
                 format_args!("i_size {size}, but the link has no target"),
             )),
+            target => target,
         }
     }
 }

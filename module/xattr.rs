@@ -17,7 +17,7 @@
 use crate::{
     balloc, inode,
     ondisk::{self, XattrEntry, XattrHeader},
-    super_block::{self, Feature},
+    state::{self, Feature},
     Rext2,
 };
 use core::{fmt, mem::size_of};
@@ -315,9 +315,16 @@ fn store<'a>(
         _ => {
             let group = inode.data().block_group();
             let number = balloc::alloc_one(inode, mount.geometry.group_start(group))?;
-            super_block::set_feature(sb, Feature::ExtAttr);
+            if let Err(e) = state::set_feature(sb, Feature::ExtAttr) {
+                balloc::free(inode, number, 1);
+                return Err(e);
+            }
+            inode.add_sectors(sectors(inode));
             sb.bnew(number.into())
-                .inspect_err(|_| balloc::free(inode, number, 1))?
+                .inspect_err(|_| {
+                    inode.add_sectors(-sectors(inode));
+                    balloc::free(inode, number, 1);
+                })?
         }
     };
     buffer.write(0, image.bytes())?;
@@ -366,7 +373,6 @@ fn put(inode: &INode<Rext2>, number: u32) {
             cache.remove(number);
             block.buffer.forget();
             balloc::free(inode, number, 1);
-            return;
         }
         Ok((users, block)) => {
             if block.buffer.store_le32(REFCOUNT, users - 1).is_ok() {

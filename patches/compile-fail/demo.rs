@@ -11,13 +11,13 @@ use kernel::{
     fs::{
         acl::{self, Acl, Kind as AclKind},
         aops,
-        dentry::{Created, Negative, Spliced, Unhashed},
-        dir::{self, Emitter, FileType},
+        dentry::{Created, Negative, Opened, Positive, Spliced, Tmpfile, Unhashed},
+        dir::{self, Emitter, FileType, NewName, Rename},
         export,
         file::{self, ExclCheck, ExclSubmit, ReadDone, ReadReq, SharedCheck, SharedSubmit},
         file::{WriteDone, WriteReq},
         fileattr,
-        inode::{Attributes, Flags, FreshINode, Iget},
+        inode::{Attributes, Flags, FreshINode, Iget, Ready, Special},
         iomap::{self, Kind, Mapping},
         lock::{Excl, Held, Shared},
         sb::{Mounted, NewSb},
@@ -67,7 +67,7 @@ impl FileSystem for Demo {
     }
 
     fn fill_super<'a>(sb: NewSb<'a, Self>, _params: &()) -> Result<Mounted<'a, Self>> {
-        let live = sb.publish(KBox::new(Data { root: 2 }, GFP_KERNEL)?);
+        let live = sb.publish(KBox::new(Data { root: 2 }, GFP_KERNEL)?.into());
         let root = iget(live.sb(), live.sb().data().root)?;
         live.set_root(root)
     }
@@ -109,13 +109,92 @@ impl dir::Operations for Demo {
         Ok(())
     }
 
+    fn create<'a>(
+        dir: Held<'_, Demo, Excl>,
+        dentry: Negative<'a, Demo>,
+        mode: u16,
+    ) -> Result<Created<'a>> {
+        Ok(dentry.instantiate(fresh_file(&dir, mode)?))
+    }
+
     fn mkdir<'a>(
         dir: Held<'_, Demo, Excl>,
         dentry: Negative<'a, Demo>,
-        _mode: u16,
+        mode: u16,
     ) -> Result<Created<'a>> {
-        dentry.instantiate(iget(dir.sb(), 5)?)
+        let mut new = dir.sb().fresh_inode(5)?;
+        new.init_owner(&dir, 0o040000 | mode, false);
+        Ok(dentry.instantiate(new.into_dir::<Demo>()))
     }
+
+    fn mknod<'a>(
+        dir: Held<'_, Demo, Excl>,
+        dentry: Negative<'a, Demo>,
+        _mode: u16,
+        special: Special,
+    ) -> Result<Created<'a>> {
+        Ok(dentry.instantiate(dir.sb().fresh_inode(7)?.into_special(special)))
+    }
+
+    fn symlink<'a>(
+        dir: Held<'_, Demo, Excl>,
+        dentry: Negative<'a, Demo>,
+        target: &[u8],
+    ) -> Result<Created<'a>> {
+        let new = dir.sb().fresh_inode(8)?.into_fast_symlink(target)?;
+        Ok(dentry.instantiate(new))
+    }
+
+    fn link<'a>(
+        mut inode: Held<'_, Demo, Excl>,
+        _dir: Held<'_, Demo, Excl>,
+        dentry: Negative<'a, Demo>,
+    ) -> Result<Created<'a>> {
+        inode.inc_nlink();
+        dentry.link(inode.inode().grab()?)
+    }
+
+    fn unlink(mut dir: Held<'_, Demo, Excl>, mut victim: Positive<'_, Demo>) -> Result {
+        if victim.name() == b"file" {
+            return Err(EPERM);
+        }
+        dir.touch_mtime();
+        victim.held().dec_nlink();
+        Ok(())
+    }
+
+    fn rename(rename: Rename<'_, Demo>) -> Result {
+        match rename {
+            Rename::Within { mut dir, old, new } => {
+                if let NewName::Replaced(mut victim) = new {
+                    victim.held().dec_nlink();
+                }
+                dir.touch_mtime();
+                old.touch_ctime();
+            }
+            Rename::Across {
+                mut old_dir,
+                mut new_dir,
+                mut old,
+                new: _,
+            } => {
+                old_dir.touch_mtime();
+                new_dir.touch_mtime();
+                old.held().touch_ctime();
+            }
+        }
+        Ok(())
+    }
+
+    fn tmpfile<'a>(dir: &INode<Demo>, file: Tmpfile<'a, Demo>, mode: u16) -> Result<Opened<'a>> {
+        file.open(fresh_file(dir, mode)?)
+    }
+}
+
+pub fn fresh_file(dir: &INode<Demo>, mode: u16) -> Result<Ready<'_, Demo>> {
+    let mut new = dir.sb().fresh_inode(6)?;
+    new.init_owner(dir, 0o100000 | mode, false);
+    Ok(new.into_file::<Demo>())
 }
 
 #[vtable]
@@ -219,6 +298,9 @@ impl symlink::Operations for Demo {
 impl aops::Operations for Demo {
     type FileSystem = Demo;
     type Read = Look;
+    type Write = Grow;
+    type Fault = Touch;
+    type Writeback = Store;
 }
 
 fn mapping(file: &INode<Demo>, pos: Offset) -> Mapping {
@@ -270,6 +352,28 @@ impl iomap::Alloc for Grow {
     }
 }
 
+/// Makes room for what a mapping stores.
+pub struct Touch;
+
+impl iomap::Fault for Touch {
+    type FileSystem = Demo;
+
+    fn map(file: &INode<Demo>, pos: Offset, _len: u64) -> Result<Mapping> {
+        Ok(mapping(file, pos))
+    }
+}
+
+/// Writes back.
+pub struct Store;
+
+impl iomap::Writeback for Store {
+    type FileSystem = Demo;
+
+    fn map(file: &INode<Demo>, pos: Offset, _len: u64) -> Result<Mapping> {
+        Ok(mapping(file, pos))
+    }
+}
+
 #[vtable]
 impl file::Operations for Demo {
     type FileSystem = Demo;
@@ -290,9 +394,11 @@ impl file::Operations for Demo {
             req = match req.lock_shared()?.check()? {
                 SharedCheck::Done(done) => return Ok(done),
                 SharedCheck::NeedsExcl(req) => req,
+                SharedCheck::Extend(fill) => fill.needs_excl(),
                 SharedCheck::Overwrite(write) => match write.submit::<Over>()? {
                     SharedSubmit::Done(done) => return Ok(done),
-                    SharedSubmit::Fallback(req) => req,
+                    SharedSubmit::Hole(fill) => fill.needs_excl(),
+                    SharedSubmit::NeedsExcl(req) => req,
                 },
             };
         }
@@ -301,12 +407,12 @@ impl file::Operations for Demo {
             ExclCheck::Write(write) => write,
         };
         if !direct {
-            return write.submit_buffered::<Grow>();
+            return write.submit_buffered::<Demo>();
         }
         write.drain_dio();
-        match write.submit_direct::<Grow>()? {
+        match write.submit_direct::<Over>()? {
             ExclSubmit::Done(done) => Ok(done),
-            ExclSubmit::Fallback(write) => write.submit_buffered::<Grow>(),
+            ExclSubmit::Fallback(write) => write.submit_buffered::<Demo>(),
         }
     }
 }

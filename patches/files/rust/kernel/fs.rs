@@ -13,7 +13,7 @@
 //! | an inode with `I_NEW` set | [`NewINode`](inode::NewINode), from the disk; [`FreshINode`](inode::FreshINode) and [`Ready`](inode::Ready), being created |
 //! | an inode in `evict_inode` | [`Evicting`](inode::Evicting) |
 //! | "called with `i_rwsem` held" | [`Held`](lock::Held), in mode [`Shared`](lock::Shared) or [`Excl`](lock::Excl) |
-//! | a dentry whose name and parent do not change | [`Unhashed`](dentry::Unhashed), [`Negative`](dentry::Negative) |
+//! | a dentry whose name and parent do not change | [`Unhashed`](dentry::Unhashed), [`Negative`](dentry::Negative), [`Entry`](dentry::Entry), [`Positive`](dentry::Positive) |
 //! | `struct inode_operations` of a directory | [`dir::Operations`] |
 //! | `struct inode_operations` of a symbolic link | [`symlink::Operations`] |
 //! | `struct file_operations` of a regular file | [`file::Operations`] |
@@ -226,6 +226,15 @@ pub trait FileSystem: Declared + Send + Sync + 'static {
     fn reconfigure(_sb: &SuperBlock<Self>, _params: &Self::Params, _read_only: bool) -> Result {
         crate::build_error!(crate::error::VTABLE_DEFAULT_ERROR)
     }
+}
+
+/// Runs `f`; allocations in it do not wait for file systems.
+///
+/// Who holds a lock that is also taken when an inode is evicted needs that, because an allocation may
+/// wait for inodes to be evicted.
+pub fn nofs<R>(f: impl FnOnce() -> R) -> R {
+    let _scope = inode::NoFs::new();
+    f()
 }
 
 /// A random number.

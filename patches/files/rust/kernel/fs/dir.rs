@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Directories: looking up and listing names, and making new ones.
+//! Directories: looking up and listing names, making new ones, moving and removing them.
+//!
+//! The VFS holds `i_rwsem` of a directory around all operations on its names, shared for those that
+//! only look and exclusively for those that change something. The exception is
+//! [`Operations::tmpfile`], which is called with no lock at all. It also holds `i_rwsem` of each
+//! inode that loses a name or gets another one; the exception is in [`Rename::Within`].
 
 use super::{
     acl, compat,
-    dentry::{Created, Negative, Spliced, Unhashed},
-    fileattr, inode,
+    dentry::{Created, Negative, Opened, Positive, Spliced, Tmpfile, Unhashed},
+    fileattr,
+    inode::{self, Special},
     lock::{Excl, Held, Shared},
     xattr, FileSystem, INode, Ino, Offset,
 };
@@ -13,12 +19,17 @@ use crate::{
     bindings,
     error::{code::*, from_result, Result, VTABLE_DEFAULT_ERROR},
     prelude::vtable,
+    str::CStr,
 };
 use core::{
     cell::Cell,
     marker::PhantomData,
     ptr::{self, NonNull},
 };
+
+mod rename;
+
+pub use rename::{NewName, Rename};
 
 /// The operations of a directory.
 #[vtable]
@@ -67,6 +78,96 @@ pub trait Operations {
         _dentry: Negative<'a, Self::FileSystem>,
         _mode: u16,
     ) -> Result<Created<'a>> {
+        crate::build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Creates a device, a pipe or a socket with the given permissions.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is returned is what `mknod(2)` returns.
+    fn mknod<'a>(
+        _dir: Held<'_, Self::FileSystem, Excl>,
+        _dentry: Negative<'a, Self::FileSystem>,
+        _mode: u16,
+        _special: Special,
+    ) -> Result<Created<'a>> {
+        crate::build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Creates a symbolic link to `target`, which is not empty and shorter than a path can be.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is returned is what `symlink(2)` returns.
+    fn symlink<'a>(
+        _dir: Held<'_, Self::FileSystem, Excl>,
+        _dentry: Negative<'a, Self::FileSystem>,
+        _target: &[u8],
+    ) -> Result<Created<'a>> {
+        crate::build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Gives an inode, which is not a directory, one more name. The VFS has checked that the inode
+    /// has not as many links as it can have.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is returned is what `link(2)` returns.
+    fn link<'a>(
+        _inode: Held<'_, Self::FileSystem, Excl>,
+        _dir: Held<'_, Self::FileSystem, Excl>,
+        _dentry: Negative<'a, Self::FileSystem>,
+    ) -> Result<Created<'a>> {
+        crate::build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Removes a name of what is not a directory.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is returned is what `unlink(2)` returns, and the name stays.
+    fn unlink(
+        _dir: Held<'_, Self::FileSystem, Excl>,
+        _victim: Positive<'_, Self::FileSystem>,
+    ) -> Result {
+        crate::build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Removes a directory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTEMPTY` if there are names in it. Whatever is returned is what `rmdir(2)` returns, and
+    /// the name stays.
+    fn rmdir(
+        _dir: Held<'_, Self::FileSystem, Excl>,
+        _victim: Positive<'_, Self::FileSystem>,
+    ) -> Result {
+        crate::build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Moves a name. The VFS has checked that neither directory gets more links than it can have.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTEMPTY` if a directory would replace one in which there are names. Whatever is returned
+    /// is what `rename(2)` returns, and the names stay.
+    fn rename(_rename: Rename<'_, Self::FileSystem>) -> Result {
+        crate::build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Creates a regular file without a name. No lock is held, and the directory may have been
+    /// removed.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is returned is what `open(2)` returns.
+    fn tmpfile<'a>(
+        _dir: &INode<Self::FileSystem>,
+        _file: Tmpfile<'a, Self::FileSystem>,
+        _mode: u16,
+    ) -> Result<Opened<'a>> {
         crate::build_error!(VTABLE_DEFAULT_ERROR)
     }
 }
@@ -179,11 +280,43 @@ impl<O: Operations> Tables<O> {
         fileattr_set: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::SET,
         get_inode_acl: acl::Tables::<<O::FileSystem as FileSystem>::Acl>::GET,
         getattr: Some(inode::Tables::<O::FileSystem>::getattr),
+        link: if O::HAS_LINK { Some(Self::link) } else { None },
         listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
         set_acl: acl::Tables::<<O::FileSystem as FileSystem>::Acl>::SET,
         lookup: Some(Self::lookup),
         mkdir: if O::HAS_MKDIR {
             Some(compat::mkdir::<O>)
+        } else {
+            None
+        },
+        mknod: if O::HAS_MKNOD {
+            Some(Self::mknod)
+        } else {
+            None
+        },
+        rename: if O::HAS_RENAME {
+            Some(Self::rename)
+        } else {
+            None
+        },
+        rmdir: if O::HAS_RMDIR {
+            Some(Self::rmdir)
+        } else {
+            None
+        },
+        setattr: Some(inode::Tables::<O::FileSystem>::setattr),
+        symlink: if O::HAS_SYMLINK {
+            Some(Self::symlink)
+        } else {
+            None
+        },
+        tmpfile: if O::HAS_TMPFILE {
+            Some(Self::tmpfile)
+        } else {
+            None
+        },
+        unlink: if O::HAS_UNLINK {
+            Some(Self::unlink)
         } else {
             None
         },
@@ -231,6 +364,137 @@ impl<O: Operations> Tables<O> {
                 e.to_ptr()
             }
         }
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS with a directory of type `O::FileSystem`, a negative dentry in it, and a
+    /// dentry with an inode of the same superblock that is not a directory. `i_rwsem` of both inodes
+    /// is held exclusively.
+    unsafe extern "C" fn link(
+        old_dentry: *mut bindings::dentry,
+        dir: *mut bindings::inode,
+        dentry: *mut bindings::dentry,
+    ) -> crate::ffi::c_int {
+        from_result(|| {
+            let dentry = NonNull::new(dentry).ok_or(EINVAL)?;
+            // SAFETY: The dentry is positive during the call, and the lock of its inode is held.
+            let inode = unsafe { Held::new(INode::from_raw((*old_dentry).d_inode)) };
+            // SAFETY: The directory is in use, and its lock is held, during the call.
+            let dir = unsafe { Held::new(INode::from_raw(dir)) };
+            // SAFETY: It is the dentry of this call.
+            let dentry = unsafe { Negative::new(dentry) };
+            O::link(inode, dir, dentry).map(|_| 0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// As for [`compat::create`]; the mode comes with the type of the file.
+    unsafe extern "C" fn mknod(
+        _idmap: *mut bindings::mnt_idmap,
+        dir: *mut bindings::inode,
+        dentry: *mut bindings::dentry,
+        mode: bindings::umode_t,
+        dev: bindings::dev_t,
+    ) -> crate::ffi::c_int {
+        from_result(|| {
+            let dentry = NonNull::new(dentry).ok_or(EINVAL)?;
+            let (major, minor) = (dev >> bindings::MINORBITS, dev & bindings::MINORMASK);
+            let special = match u32::from(mode) & bindings::S_IFMT {
+                bindings::S_IFCHR => Special::Char(major, minor),
+                bindings::S_IFBLK => Special::Block(major, minor),
+                bindings::S_IFIFO => Special::Fifo,
+                bindings::S_IFSOCK => Special::Socket,
+                _ => return Err(EINVAL),
+            };
+            // SAFETY: The directory is in use, and its lock is held, during the call.
+            let dir = unsafe { Held::new(INode::from_raw(dir)) };
+            // SAFETY: It is the dentry of this call.
+            let dentry = unsafe { Negative::new(dentry) };
+            O::mknod(dir, dentry, mode & 0o7777, special).map(|_| 0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// As for [`compat::create`]; `target` is a string.
+    unsafe extern "C" fn symlink(
+        _idmap: *mut bindings::mnt_idmap,
+        dir: *mut bindings::inode,
+        dentry: *mut bindings::dentry,
+        target: *const crate::ffi::c_char,
+    ) -> crate::ffi::c_int {
+        from_result(|| {
+            let dentry = NonNull::new(dentry).ok_or(EINVAL)?;
+            // SAFETY: The directory is in use, and its lock is held, during the call.
+            let dir = unsafe { Held::new(INode::from_raw(dir)) };
+            // SAFETY: It is the dentry of this call.
+            let dentry = unsafe { Negative::new(dentry) };
+            // SAFETY: The string belongs to the caller and does not change during the call.
+            let target = unsafe { CStr::from_char_ptr(target) };
+            O::symlink(dir, dentry, target.as_bytes()).map(|_| 0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS with a directory of type `O::FileSystem` and a positive dentry in it, which
+    /// is not a directory. `i_rwsem` of both inodes is held exclusively.
+    unsafe extern "C" fn unlink(
+        dir: *mut bindings::inode,
+        dentry: *mut bindings::dentry,
+    ) -> crate::ffi::c_int {
+        // SAFETY: By the safety requirements.
+        from_result(|| unsafe { Self::remove(dir, dentry, O::unlink) })
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS with a directory of type `O::FileSystem` and the dentry of a directory in
+    /// it. `i_rwsem` of both inodes is held exclusively.
+    unsafe extern "C" fn rmdir(
+        dir: *mut bindings::inode,
+        dentry: *mut bindings::dentry,
+    ) -> crate::ffi::c_int {
+        // SAFETY: By the safety requirements.
+        from_result(|| unsafe { Self::remove(dir, dentry, O::rmdir) })
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::unlink`] or [`Self::rmdir`], whichever `remove` is.
+    unsafe fn remove(
+        dir: *mut bindings::inode,
+        dentry: *mut bindings::dentry,
+        remove: impl FnOnce(Held<'_, O::FileSystem, Excl>, Positive<'_, O::FileSystem>) -> Result,
+    ) -> Result<crate::ffi::c_int> {
+        let dentry = NonNull::new(dentry).ok_or(EINVAL)?;
+        // SAFETY: The directory is in use, and its lock is held, during the call.
+        let dir = unsafe { Held::new(INode::from_raw(dir)) };
+        // SAFETY: It is the dentry of this call, and the lock of its inode is held.
+        let victim = unsafe { Positive::new(dentry) };
+        remove(dir, victim).map(|()| 0)
+    }
+
+    /// # Safety
+    ///
+    /// Called by the VFS with a directory of type `O::FileSystem`, of which no lock is held, and a
+    /// file that is not open and has a dentry of its own in that directory.
+    unsafe extern "C" fn tmpfile(
+        _idmap: *mut bindings::mnt_idmap,
+        dir: *mut bindings::inode,
+        file: *mut bindings::file,
+        mode: bindings::umode_t,
+    ) -> crate::ffi::c_int {
+        from_result(|| {
+            let file = NonNull::new(file).ok_or(EINVAL)?;
+            // SAFETY: The directory is in use during the call.
+            let dir = unsafe { INode::from_raw(dir) };
+            // SAFETY: It is the file of this call.
+            let file = unsafe { Tmpfile::new(file) };
+            O::tmpfile(dir, file, mode & 0o7777).map(|_| 0)
+        })
     }
 
     /// # Safety

@@ -32,7 +32,7 @@ pub trait Operations {
 ///
 /// # Invariants
 ///
-/// The bytes end with a nul, and there is no other.
+/// The first byte is not a nul, and the last is one. The target ends at the first nul.
 pub struct Target(KVec<u8>);
 
 impl Target {
@@ -52,8 +52,29 @@ impl Target {
         let mut text = KVec::with_capacity(target.len() + 1, GFP_KERNEL)?;
         text.extend_from_slice(target, GFP_KERNEL)?;
         text.push(0, GFP_KERNEL)?;
-        // INVARIANT: The nul that was just pushed is the only one.
+        // INVARIANT: The nul that was just pushed is the only one, and there is more than that.
         Ok(Self(text))
+    }
+
+    /// Has `read` fill a buffer of `max` bytes, and takes what it has read up to the first nul, or
+    /// all of it.
+    ///
+    /// # Errors
+    ///
+    /// What `read` returns, `EUCLEAN` if nothing is left, `ENAMETOOLONG` if `max` is more than a
+    /// path can have, `ENOMEM`.
+    pub fn read(max: usize, read: impl FnOnce(&mut [u8]) -> Result) -> Result<Self> {
+        if max >= bindings::PATH_MAX as usize {
+            return Err(ENAMETOOLONG);
+        }
+        let mut text = KVec::with_capacity(max + 1, GFP_KERNEL)?;
+        text.extend_with(max + 1, 0, GFP_KERNEL)?;
+        read(text.get_mut(..max).ok_or(EUCLEAN)?)?;
+        match text.first() {
+            // INVARIANT: The last byte is still as it was.
+            Some(1..) => Ok(Self(text)),
+            _ => Err(EUCLEAN),
+        }
     }
 
     /// Gives the string to the caller, who frees it with `kfree`.
@@ -70,6 +91,7 @@ impl<O: Operations> Tables<O> {
         get_link: Some(Self::get_link),
         getattr: Some(inode::Tables::<O::FileSystem>::getattr),
         listxattr: xattr::Tables::<<O::FileSystem as FileSystem>::Xattr>::LIST,
+        setattr: Some(inode::Tables::<O::FileSystem>::setattr),
         // SAFETY: The table consists of optional function pointers: zero is `None`.
         ..unsafe { core::mem::zeroed() }
     };

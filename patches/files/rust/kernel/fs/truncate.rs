@@ -12,7 +12,7 @@
 use super::{
     aops,
     inode::NoFs,
-    iomap::{Lookup, LookupTable},
+    iomap::{Alloc, AllocTable, Lookup, LookupTable},
     lock::{Excl, Held},
     FileSystem, Offset,
 };
@@ -70,6 +70,27 @@ impl<T: FileSystem> Held<'_, T, Excl> {
                 start,
                 end - start,
                 LookupTable::<M>::OPS,
+            )
+        })
+    }
+
+    /// Makes bytes of the file zero that `M` has space for.
+    ///
+    /// # Errors
+    ///
+    /// What `M` returns, `EIO` if a block that is covered in part cannot be read, `ENOMEM`.
+    pub fn zero_allocated<M: Alloc<FileSystem = T>>(&self, start: Offset, end: Offset) -> Result {
+        if start >= end {
+            return Ok(());
+        }
+        // SAFETY: The inode is in use and its lock is held exclusively; the table is for files of
+        // its type.
+        to_result(unsafe {
+            bindings::fs_iomap_zero_range(
+                self.inode().as_ptr(),
+                start,
+                end - start,
+                AllocTable::<M>::OPS,
             )
         })
     }

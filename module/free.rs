@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Freeing the blocks of a file: all, those behind a new end, or those of a hole.
+
+#![forbid(unsafe_code)]
+
+use crate::{
+    balloc::{self, Extent},
+    indirect::check,
+    ondisk, Rext2,
+};
+use kernel::{
+    fs::{buffer::BufHead, INode},
+    prelude::*,
+};
+
+/// Blocks that are freed in runs.
+struct Freed<'a> {
+    file: &'a INode<Rext2>,
+    run: Extent,
+    blocks: u64,
+}
+
+impl Freed<'_> {
+    /// Frees a block that the file pointed to; one that cannot belong to it is reported and left.
+    fn add(&mut self, block: u32) {
+        if check(self.file, block).is_err() {
+            return;
+        }
+        self.blocks += 1;
+        if self.run.len > 0 && self.run.start + self.run.len == block {
+            self.run.len += 1;
+            return;
+        }
+        self.flush();
+        self.run = Extent {
+            start: block,
+            len: 1,
+        };
+    }
+
+    fn flush(&mut self) {
+        if self.run.len > 0 {
+            balloc::free(self.file, self.run.start, self.run.len);
+            self.run.len = 0;
+        }
+    }
+}
+
+impl Drop for Freed<'_> {
+    fn drop(&mut self) {
+        self.flush();
+        let sectors = self.blocks * u64::from(self.file.sb().block_size() >> 9);
+        // What the disk said may have been too little.
+        let sectors = sectors.min(self.file.sectors());
+        self.file.add_sectors(-(sectors as i64));
+        self.file.mark_dirty();
+    }
+}
+
+/// Frees the blocks of a file from block `start` on and in front of `end`, and the indirect blocks
+/// that are not needed any more.
+///
+/// # Errors
+///
+/// `EIO` or `EUCLEAN` if an indirect block is damaged: what it leads to stays in use. All else was
+/// freed.
+pub(crate) fn free_range(file: &INode<Rext2>, start: u64, end: u64) -> Result {
+    let sb = file.sb();
+    let info = file.data();
+    let bits = sb.data().geometry.block_bits - 2;
+    let mut map = info.map();
+    sb.data().discard_window(&mut map.window);
+    map.next = (0, 0);
+    let mut freed = Freed {
+        file,
+        run: Extent { start: 0, len: 0 },
+        blocks: 0,
+    };
+    let mut result = Ok(());
+
+    let direct = ondisk::DIRECT_BLOCKS as u64;
+    for index in start.min(direct)..end.min(direct) {
+        let block = info.block(index as usize);
+        if block != 0 {
+            info.set_block(index as usize, 0);
+            freed.add(block);
+        }
+    }
+    let mut base = direct;
+    for level in 1..=3u32 {
+        let covered = 1u64 << (bits * level);
+        let index = ondisk::DIRECT_BLOCKS + level as usize - 1;
+        let block = info.block(index);
+        if block != 0 && start < base + covered && end > base {
+            let from = start.max(base) - base;
+            let to = (end - base).min(covered);
+            let whole = from == 0 && to == covered;
+            match free_tree(file, block, level, bits, from, to, &mut freed) {
+                Ok(true) => info.set_block(index, 0),
+                Ok(false) => {}
+                Err(e) => {
+                    // Nothing must lead to it through this file any more.
+                    if whole {
+                        info.set_block(index, 0);
+                    }
+                    result = Err(e);
+                }
+            }
+        }
+        base += covered;
+    }
+    result
+}
+
+/// Frees what lies below an indirect block from `start` to `end`, counted from the first block that
+/// it covers. Returns whether it was freed itself, as it is not needed any more.
+fn free_tree(
+    file: &INode<Rext2>,
+    block: u32,
+    level: u32,
+    bits: u32,
+    start: u64,
+    end: u64,
+    freed: &mut Freed<'_>,
+) -> Result<bool> {
+    check(file, block)?;
+    let buffer = file.sb().bread(block.into())?;
+    let below = bits * (level - 1);
+    let mut result = Ok(());
+    let mut changed = false;
+    for index in start >> below..end.div_ceil(1 << below) {
+        let offset = 4 * index as usize;
+        let child = buffer.load_le32(offset)?;
+        if child == 0 {
+            continue;
+        }
+        if level > 1 {
+            let base = index << below;
+            let from = start.max(base) - base;
+            let to = (end - base).min(1 << below);
+            match free_tree(file, child, level - 1, bits, from, to, freed) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(e) => {
+                    result = Err(e);
+                    if from != 0 || to != 1 << below {
+                        continue;
+                    }
+                }
+            }
+        } else {
+            freed.add(child);
+        }
+        buffer.store_le32(offset, 0)?;
+        changed = true;
+    }
+    let covered = 1u64 << (bits * level);
+    if (start == 0 && end == covered) || is_empty(&buffer, bits)? {
+        buffer.forget();
+        freed.add(block);
+        result.map(|()| true)
+    } else {
+        if changed {
+            buffer.mark_dirty_inode(file);
+        }
+        result.map(|()| false)
+    }
+}
+
+/// Whether an indirect block leads to nothing.
+fn is_empty(buffer: &BufHead<'_>, bits: u32) -> Result<bool> {
+    Ok(buffer.find_set_bit(0, 32 << bits).is_none())
+}
