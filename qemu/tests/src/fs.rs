@@ -13,8 +13,13 @@ pub mod check;
 mod differences;
 mod directories;
 pub mod env;
+mod holes;
 pub mod manifest;
 mod names;
+mod nodes;
+mod renames;
+mod sizes;
+mod space;
 
 use crate::case::{Case, Group};
 use crate::job::Job;
@@ -99,7 +104,15 @@ impl Test {
 }
 
 /// All cases, by topic.
-const TOPICS: &[(&str, &[Test])] = &[("names", names::TESTS), ("directories", directories::TESTS)];
+const TOPICS: &[(&str, &[Test])] = &[
+    ("names", names::TESTS),
+    ("directories", directories::TESTS),
+    ("renames", renames::TESTS),
+    ("nodes", nodes::TESTS),
+    ("sizes", sizes::TESTS),
+    ("space", space::TESTS),
+    ("holes", holes::TESTS),
+];
 
 /// A group for each topic and layout.
 pub fn groups(_: &Job) -> Result<Vec<Group>> {

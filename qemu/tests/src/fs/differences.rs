@@ -34,7 +34,56 @@ const fn of(
     }
 }
 
-const TABLE: &[Difference] = &[];
+const TAIL: &str = "it clears nothing behind the end of a file when the file grows (generic/363)";
+const NO_PUNCH: &str = "it has no fallocate";
+const NO_EXCHANGE: &str = "it has no RENAME_EXCHANGE";
+
+const TABLE: &[Difference] = &[
+    of("ext2", "rename-exchange", "Invalid argument", NO_EXCHANGE),
+    of(
+        "ext2",
+        "rename-exchange-of-directories",
+        "Invalid argument",
+        NO_EXCHANGE,
+    ),
+    of("ext2", "tail-after-write", "in a hole", TAIL),
+    of("ext2", "tail-after-append-at-the-end", "in a hole", TAIL),
+    of("ext2", "tail-after-truncate", "in a hole", TAIL),
+    of("ext2", "tail-after-direct-write", "in a hole", TAIL),
+    of("ext2", "tail-after-zero-range", "not supported", NO_PUNCH),
+    of(
+        "ext2",
+        "tail-on-disk-before-truncate",
+        "in a hole",
+        "it shows what the disk has behind the end of a file",
+    ),
+    Difference {
+        layouts: &["1k"],
+        ..of(
+            "ext2",
+            "largest-file",
+            "block is too big",
+            "it complains of readahead behind the largest block",
+        )
+    },
+    of(
+        "ext2",
+        "seek-to-data-and-holes",
+        "data: [0..",
+        "its only hole is the end of the file",
+    ),
+    of("ext2", "punch-whole-blocks", "not supported", NO_PUNCH),
+    of("ext2", "punch-parts-of-blocks", "not supported", NO_PUNCH),
+    of(
+        "ext2",
+        "punch-frees-pointer-blocks",
+        "not supported",
+        NO_PUNCH,
+    ),
+    of("ext2", "punch-beyond-the-end", "not supported", NO_PUNCH),
+    of("ext2", "punch-under-a-mapping", "not supported", NO_PUNCH),
+    of("ext2", "zero-range", "not supported", NO_PUNCH),
+];
 
 /// The cases with differences.
 #[cfg(test)]
