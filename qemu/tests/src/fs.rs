@@ -9,17 +9,28 @@
 //! those drivers, as the control that the cases are right; where C ext2 is known
 //! to be wrong or lacks something, the table in `differences.rs` says why.
 
+mod access;
+mod acls;
+mod attributes;
 pub mod check;
 mod differences;
+mod direct;
 mod directories;
 pub mod env;
+mod exchange;
+mod handles;
 mod holes;
 pub mod manifest;
+mod mapped;
+mod mounts;
 mod names;
 mod nodes;
 mod renames;
 mod sizes;
 mod space;
+mod stale;
+mod times;
+mod xattrs;
 
 use crate::case::{Case, Group};
 use crate::job::Job;
@@ -112,6 +123,17 @@ const TOPICS: &[(&str, &[Test])] = &[
     ("sizes", sizes::TESTS),
     ("space", space::TESTS),
     ("holes", holes::TESTS),
+    ("mapped", mapped::TESTS),
+    ("direct", direct::TESTS),
+    ("stale", stale::TESTS),
+    ("access", access::TESTS),
+    ("times", times::TESTS),
+    ("attributes", attributes::TESTS),
+    ("xattrs", xattrs::TESTS),
+    ("acls", acls::TESTS),
+    ("handles", handles::TESTS),
+    ("mounts", mounts::TESTS),
+    ("exchange", exchange::TESTS),
 ];
 
 /// A group for each topic and layout.

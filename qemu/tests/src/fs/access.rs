@@ -7,7 +7,9 @@ use super::Test;
 use super::check::{as_user, errno, fails, put, same};
 use super::env::Env;
 use anyhow::{Context, Result, ensure};
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chmod, chown, chownat, mkdir, rename, unlink};
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, OFlags, Uid, chmod, chown, chownat, mkdir, rename, unlink,
+};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -15,7 +17,10 @@ use std::os::unix::fs::{MetadataExt, symlink};
 pub const TESTS: &[Test] = &[
     Test::new("mode-bits-decide", mode_bits_decide),
     Test::new("directory-mode-bits-decide", directory_mode_bits_decide),
-    Test::new("new-files-belong-to-their-maker", new_files_belong_to_their_maker),
+    Test::new(
+        "new-files-belong-to-their-maker",
+        new_files_belong_to_their_maker,
+    ),
     Test::new("sticky-directory", sticky_directory),
     Test::new("setgid-directory", setgid_directory),
     Test::new("grpid-option", grpid_option).options("grpid"),
@@ -31,7 +36,12 @@ const USER: u32 = 1000;
 const OTHER: u32 = 1001;
 
 fn own(env: &Env, name: &str, uid: u32, gid: u32, mode: u32) -> Result<()> {
-    chown(env.at(name), Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).context("chown")?;
+    chown(
+        env.at(name),
+        Some(Uid::from_raw(uid)),
+        Some(Gid::from_raw(gid)),
+    )
+    .context("chown")?;
     chmod(env.at(name), Mode::from(mode)).context("chmod")
 }
 
@@ -61,7 +71,9 @@ fn mode_bits_decide(env: &mut Env) -> Result<()> {
         same(&what, may(OTHER, OTHER, &[7])?, other)?;
     }
     let path = env.at("file");
-    let denied = as_user(OTHER, OTHER, &[], move || Ok(errno(File::open(path)).map(|_| ())))?;
+    let denied = as_user(OTHER, OTHER, &[], move || {
+        Ok(errno(File::open(path)).map(|_| ()))
+    })?;
     fails("open", denied, Errno::ACCESS)
 }
 
@@ -135,7 +147,11 @@ fn setgid_directory(env: &mut Env) -> Result<()> {
     })?;
     same("group", env.stat("d/file")?.gid(), 500)?;
     same("group", env.stat("d/dir")?.gid(), 500)?;
-    same("directories inherit the bit", env.stat("d/dir")?.mode() & 0o2000, 0o2000)?;
+    same(
+        "directories inherit the bit",
+        env.stat("d/dir")?.mode() & 0o2000,
+        0o2000,
+    )?;
     same("files do not", env.stat("d/file")?.mode() & 0o2000, 0)?;
     // A set-group-id file for a group that its maker is not in.
     let path = env.at("d/program");
@@ -144,7 +160,11 @@ fn setgid_directory(env: &mut Env) -> Result<()> {
         rustix::fs::open(&path, flags, Mode::from(0o2755)).context("create")?;
         Ok(())
     })?;
-    same("the bit of a stranger", env.stat("d/program")?.mode() & 0o2000, 0)
+    same(
+        "the bit of a stranger",
+        env.stat("d/program")?.mode() & 0o2000,
+        0,
+    )
 }
 
 fn made_in(env: &Env, gid: u32) -> Result<u32> {
@@ -178,13 +198,30 @@ fn chmod_(env: &mut Env) -> Result<()> {
         same("file", env.stat("file")?.mode(), 0o100_000 | mode)?;
         same("dir", env.stat("dir")?.mode(), 0o40_000 | mode)?;
     }
-    chown(env.at("file"), Some(Uid::from_raw(USER)), Some(Gid::from_raw(500))).context("chown")?;
+    chown(
+        env.at("file"),
+        Some(Uid::from_raw(USER)),
+        Some(Gid::from_raw(500)),
+    )
+    .context("chown")?;
     let path = env.at("file");
-    as_user(OTHER, OTHER, &[], || fails("of a stranger", chmod(&path, Mode::from(0o777)), Errno::PERM))?;
+    as_user(OTHER, OTHER, &[], || {
+        fails(
+            "of a stranger",
+            chmod(&path, Mode::from(0o777)),
+            Errno::PERM,
+        )
+    })?;
     // Who is not in the group loses the group's bit.
-    as_user(USER, USER, &[], || chmod(&path, Mode::from(0o2755)).context("of the owner"))?;
+    as_user(USER, USER, &[], || {
+        chmod(&path, Mode::from(0o2755)).context("of the owner")
+    })?;
     same("mode", env.stat("file")?.mode() & 0o7777, 0o755)?;
-    fails("of nothing", chmod(env.at("none"), Mode::from(0o755)), Errno::NOENT)
+    fails(
+        "of nothing",
+        chmod(env.at("none"), Mode::from(0o755)),
+        Errno::NOENT,
+    )
 }
 
 fn chown_(env: &mut Env) -> Result<()> {
@@ -192,7 +229,13 @@ fn chown_(env: &mut Env) -> Result<()> {
     symlink("file", env.at("link"))?;
     let ids = |uid, gid| (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
     // Both halves of 32 bits.
-    for (uid, gid) in [(1, 2), (65_535, 65_536), (100_000, 4_000_000_000), (4_294_967_294, 0), (0, 0)] {
+    for (uid, gid) in [
+        (1, 2),
+        (65_535, 65_536),
+        (100_000, 4_000_000_000),
+        (4_294_967_294, 0),
+        (0, 0),
+    ] {
         let (owner, group) = ids(uid, gid);
         chown(env.at("file"), owner, group).context("chown")?;
         env.again()?;
@@ -204,11 +247,24 @@ fn chown_(env: &mut Env) -> Result<()> {
     same("link", env.stat("link")?.uid(), 5)?;
     same("file", env.stat("file")?.uid(), 0)?;
     chown(env.at("file"), None, None).context("chown of nothing")?;
-    chown(env.at("file"), Some(Uid::from_raw(USER)), Some(Gid::from_raw(USER))).context("chown")?;
+    chown(
+        env.at("file"),
+        Some(Uid::from_raw(USER)),
+        Some(Gid::from_raw(USER)),
+    )
+    .context("chown")?;
     let path = env.at("file");
     as_user(USER, USER, &[500], || {
-        fails("to another user", chown(&path, Some(Uid::from_raw(OTHER)), None), Errno::PERM)?;
-        fails("to a strange group", chown(&path, None, Some(Gid::from_raw(7))), Errno::PERM)?;
+        fails(
+            "to another user",
+            chown(&path, Some(Uid::from_raw(OTHER)), None),
+            Errno::PERM,
+        )?;
+        fails(
+            "to a strange group",
+            chown(&path, None, Some(Gid::from_raw(7))),
+            Errno::PERM,
+        )?;
         chown(&path, None, Some(Gid::from_raw(500))).context("to a group of their own")
     })?;
     same("group", env.stat("file")?.gid(), 500)
@@ -262,13 +318,16 @@ fn umask(env: &mut Env) -> Result<()> {
 fn others_files_stay(env: &mut Env) -> Result<()> {
     env.mkdir("d")?;
     env.write("d/file", b"x")?;
+    env.write("own", b"x")?;
+    own(env, "own", USER, USER, 0o644)?;
+    let mine = env.at("own");
     let (file, dir, new) = (env.at("d/file"), env.at("d"), env.at("d/new"));
     as_user(USER, USER, &[], || {
         fails("create", errno(File::create(&new)), Errno::ACCESS)?;
         fails("mkdir", mkdir(&new, Mode::from(0o755)), Errno::ACCESS)?;
         fails("unlink", unlink(&file), Errno::ACCESS)?;
         fails("rename", rename(&file, &new), Errno::ACCESS)?;
-        fails("link", rustix::fs::link(&file, &new), Errno::ACCESS)?;
+        fails("link", rustix::fs::link(&mine, &new), Errno::ACCESS)?;
         fails("rmdir", rustix::fs::rmdir(&dir), Errno::ACCESS)?;
         fails("symlink", rustix::fs::symlink("x", &new), Errno::ACCESS)?;
         let kind = rustix::fs::FileType::CharacterDevice;

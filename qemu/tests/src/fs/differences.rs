@@ -35,6 +35,7 @@ const fn of(
 }
 
 const TAIL: &str = "it clears nothing behind the end of a file when the file grows (generic/363)";
+const NO_FLUSH: &str = "it flushes the device for fsync only";
 const NO_PUNCH: &str = "it has no fallocate";
 const NO_EXCHANGE: &str = "it has no RENAME_EXCHANGE";
 
@@ -58,7 +59,7 @@ const TABLE: &[Difference] = &[
         "it shows what the disk has behind the end of a file",
     ),
     Difference {
-        layouts: &["1k"],
+        layouts: &["1k", "2k"],
         ..of(
             "ext2",
             "largest-file",
@@ -82,6 +83,25 @@ const TABLE: &[Difference] = &[
     ),
     of("ext2", "punch-beyond-the-end", "not supported", NO_PUNCH),
     of("ext2", "punch-under-a-mapping", "not supported", NO_PUNCH),
+    of(
+        "ext2",
+        "times-with-nanoseconds",
+        "on disk: (0, 0)",
+        "it stores seconds, whatever room the inode has",
+    ),
+    of(
+        "ext2",
+        "mount-time-is-set",
+        "mounted at 0",
+        "it sets the time of the last mount at the unmount only",
+    ),
+    of(
+        "ext2",
+        "unmount-flushes-the-device",
+        "not flushed",
+        NO_FLUSH,
+    ),
+    of("ext2", "sync-flushes-the-device", "not flushed", NO_FLUSH),
     of("ext2", "zero-range", "not supported", NO_PUNCH),
 ];
 

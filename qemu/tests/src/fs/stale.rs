@@ -21,17 +21,31 @@ use std::thread;
 
 pub const TESTS: &[Test] = &[
     Test::new("stale-part-of-a-block", stale_part_of_a_block),
-    Test::new("stale-buffer-of-a-freed-block", stale_buffer_of_a_freed_block).limit(120),
+    Test::new(
+        "stale-buffer-of-a-freed-block",
+        stale_buffer_of_a_freed_block,
+    )
+    .limit(120),
     Test::new("stale-buffer-of-a-directory", stale_buffer_of_a_directory),
-    Test::new("stale-reader-of-buffered-fill", |env| race(env, Writer::Buffered, Reader::Buffered)),
-    Test::new("stale-reader-of-direct-fill", |env| race(env, Writer::Direct, Reader::Buffered)),
+    Test::new("stale-reader-of-buffered-fill", |env| {
+        race(env, Writer::Buffered, Reader::Buffered)
+    }),
+    Test::new("stale-reader-of-direct-fill", |env| {
+        race(env, Writer::Direct, Reader::Buffered)
+    }),
     Test::new("stale-direct-reader-of-buffered-fill", |env| {
         race(env, Writer::Buffered, Reader::Direct)
     }),
-    Test::new("stale-direct-reader-of-direct-fill", |env| race(env, Writer::Direct, Reader::Direct)),
-    Test::new("stale-reader-of-mapped-fill", |env| race(env, Writer::Mapped, Reader::Direct)),
+    Test::new("stale-direct-reader-of-direct-fill", |env| {
+        race(env, Writer::Direct, Reader::Direct)
+    }),
+    Test::new("stale-reader-of-mapped-fill", |env| {
+        race(env, Writer::Mapped, Reader::Direct)
+    }),
     Test::new("stale-reader-of-growth", |env| growth(env, OFlags::empty())),
-    Test::new("stale-reader-of-direct-growth", |env| growth(env, OFlags::DIRECT)),
+    Test::new("stale-reader-of-direct-growth", |env| {
+        growth(env, OFlags::DIRECT)
+    }),
 ];
 
 /// Fills all free blocks with the pattern and frees them again.
@@ -132,7 +146,10 @@ fn stale_buffer_of_a_directory(env: &mut Env) -> Result<()> {
     for round in 0..3 {
         env.mkdir("d")?;
         for number in 0..300 {
-            env.write(&format!("d/a-long-name-that-takes-much-room-{number:030}"), b"")?;
+            env.write(
+                &format!("d/a-long-name-that-takes-much-room-{number:030}"),
+                b"",
+            )?;
         }
         std::fs::remove_dir_all(env.at("d")).context("remove")?;
         let file = env.create("data")?;
@@ -269,7 +286,10 @@ fn zero_or(right: &[u8], got: &[u8]) -> Result<()> {
 fn growth(env: &mut Env, mode: OFlags) -> Result<()> {
     soil(env)?;
     let file = env.open("file", OFlags::RDWR | OFlags::CREATE | mode)?;
-    let readers = [env.open("file", OFlags::RDONLY)?, env.open("file", OFlags::RDONLY)?];
+    let readers = [
+        env.open("file", OFlags::RDONLY)?,
+        env.open("file", OFlags::RDONLY)?,
+    ];
     let done = AtomicBool::new(false);
     thread::scope(|scope| -> Result<()> {
         let readers = readers.map(|file| {
