@@ -14,6 +14,8 @@ pub mod ktap;
 pub mod mount;
 pub mod pattern;
 pub mod runner;
+pub mod rwf;
 pub mod smoke;
 pub mod tree;
+pub mod uncached;
 pub mod walk;
