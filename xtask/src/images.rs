@@ -14,6 +14,7 @@ use crate::sh::Cmd;
 use crate::step::Step;
 use anyhow::{Context as _, ensure};
 use fs_err as fs;
+use rext2_tests::uncached::fs::Fs;
 use rext2_tests::{images::table, pattern, tree};
 use std::path::{Path, PathBuf};
 
@@ -113,6 +114,25 @@ pub fn work_disk(project: &Project) -> anyhow::Result<Disk> {
             pattern::STALE.repeat(WORK_SIZE / pattern::STALE.len()),
         )?;
         pack::pack(&folder.join("disk"), &[("work".to_owned(), work)])
+    })
+}
+
+/// An empty file system for suite `uncached`, alone on its disk so that its
+/// checker can look at it afterwards.
+pub fn empty_image(project: &Project, fs: &Fs) -> anyhow::Result<Disk> {
+    let config = project.qemu().join("images/mke2fs.conf");
+    let mut key = key("empty")?;
+    key.part(&fs::read(&config)?)
+        .part(Cmd::new(fs.make[0]).arg("-V").read()?.as_bytes())
+        .part(format!("{:?} {}", fs.make, fs.mib).as_bytes());
+    disk(project, fs.name, key, |folder, log| {
+        let image = folder.join("disk");
+        fs::File::create(&image)?.set_len(fs.mib << 20)?;
+        Cmd::new(fs.make[0])
+            .args(&fs.make[1..])
+            .arg(&image)
+            .env("MKE2FS_CONFIG", &config)
+            .run(log)
     })
 }
 
