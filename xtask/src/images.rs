@@ -30,6 +30,15 @@ pub struct Disk {
 /// Room for the largest file system of suite `fs`.
 const WORK_SIZE: usize = 64 << 20;
 
+impl Disk {
+    fn at(path: PathBuf, serial: &str) -> Self {
+        Disk {
+            path,
+            serial: serial.to_owned(),
+        }
+    }
+}
+
 /// The corner-case and broken images of suite `images`, a partition each.
 pub fn suite_images(project: &Project) -> anyhow::Result<Disk> {
     let recipes = project.qemu().join("images");
@@ -156,10 +165,14 @@ fn disk(
     make: impl FnOnce(&Path, &Path) -> anyhow::Result<()>,
 ) -> anyhow::Result<Disk> {
     let path = project.image(&format!("{serial}-{}.img", key.short()));
+    if path.exists() {
+        return Ok(Disk::at(path, serial));
+    }
+    let _lock = lock::hold(project)?;
+    // Another run may have made it while we waited.
     if !path.exists() {
         let log = project.new_log(&format!("images-{serial}"))?;
         let step = Step::new("images", format!("disk {serial}")).log(&log);
-        let _lock = lock::hold(project)?;
         let folder = tempfile::tempdir_in(project.tmp())
             .context("cannot make a scratch folder for images")?;
         make(folder.path(), &log).with_context(|| format!("cannot make disk {serial}"))?;
@@ -168,10 +181,7 @@ fn disk(
         prune(project, serial)?;
         step.ok();
     }
-    Ok(Disk {
-        path,
-        serial: serial.into(),
-    })
+    Ok(Disk::at(path, serial))
 }
 
 /// Removes all but the newest disks of this serial: each edit of a source makes
