@@ -9,23 +9,27 @@
 use kernel::{
     c_str,
     fs::{
+        acl::{self, Acl, Kind as AclKind},
         aops,
         dentry::{Created, Negative, Opened, Positive, Spliced, Tmpfile, Unhashed},
         dir::{self, Emitter, FileType, NewName, Rename},
+        export,
         file::{self, ExclCheck, ExclSubmit, ReadDone, ReadReq, SharedCheck, SharedSubmit},
         file::{WriteDone, WriteReq},
-        inode::{Attributes, Iget, Ready, Special},
+        fileattr,
+        inode::{Attributes, Flags, FreshINode, Iget, Ready, Special},
         iomap::{self, Kind, Mapping},
         lock::{Excl, Held, Shared},
         sb::{Mounted, NewSb},
         symlink::{self, Target},
-        xattr::Unsupported,
+        xattr::{self, Buffer, Condition, Names, Namespace},
         FileSystem, INode, IRef, Ino, Offset, SuperBlock,
     },
     init::PinInit,
     new_mutex,
     prelude::*,
     sync::Mutex,
+    types::ARef,
 };
 
 pub struct Demo;
@@ -53,7 +57,10 @@ impl FileSystem for Demo {
     type Data = Data;
     type INodeData = Info;
     type Params = ();
-    type Xattr = Unsupported<Demo>;
+    type Xattr = Demo;
+    type Acl = Demo;
+    type FileAttr = Demo;
+    type Export = Demo;
 
     fn init_inode_data() -> impl PinInit<Info, Error> {
         try_pin_init!(Info { block <- new_mutex!(0, "Info::block") })
@@ -188,6 +195,94 @@ pub fn fresh_file(dir: &INode<Demo>, mode: u16) -> Result<Ready<'_, Demo>> {
     let mut new = dir.sb().fresh_inode(6)?;
     new.init_owner(dir, 0o100000 | mode, false);
     Ok(new.into_file::<Demo>())
+}
+
+#[vtable]
+impl xattr::Operations for Demo {
+    type FileSystem = Demo;
+
+    fn get(_: &INode<Demo>, _: Namespace, _: &[u8], to: &mut Buffer<'_>) -> Result {
+        to.put(8, |to| {
+            to.fill(1);
+            Ok(())
+        })
+    }
+
+    fn set(
+        mut file: Held<'_, Demo, Excl>,
+        _: Namespace,
+        _: &[u8],
+        value: Option<&[u8]>,
+        condition: Condition,
+    ) -> Result {
+        condition.check(true)?;
+        *file.data().block.lock() = value.map_or(0, |value| value.len() as u64);
+        file.touch_ctime();
+        file.mark_dirty();
+        Ok(())
+    }
+
+    fn list(_: &INode<Demo>, to: &mut Names<'_>) -> Result {
+        to.put_acl(AclKind::Access)?;
+        to.put(Namespace::User, 1, |to| {
+            to.copy_from_slice(b"a");
+            Ok(())
+        })
+    }
+}
+
+#[vtable]
+impl acl::Operations for Demo {
+    type FileSystem = Demo;
+
+    fn get(file: &INode<Demo>, _: AclKind) -> Result<Option<ARef<Acl>>> {
+        let entries = [acl::Entry {
+            tag: acl::Tag::User(file.uid()),
+            perm: 7,
+        }];
+        Acl::new(file.sb(), &entries).map(Some)
+    }
+
+    fn set(file: Held<'_, Demo, Excl>, _: AclKind, acl: Option<&Acl>) -> Result {
+        *file.data().block.lock() = acl.map_or(0, |acl| acl.entries(file.sb()).count() as u64);
+        Ok(())
+    }
+}
+
+/// What a new file gets.
+pub fn init(fresh: &mut FreshINode<'_, Demo>, dir: &INode<Demo>) -> Result {
+    fresh.inherit_acl(dir)?;
+    fresh.init_security(dir, None)
+}
+
+#[vtable]
+impl fileattr::Operations for Demo {
+    type FileSystem = Demo;
+
+    fn get(file: &INode<Demo>) -> Result<u32> {
+        Ok(u32::from(file.flags().contains(Flags::APPEND)))
+    }
+
+    fn set(mut file: Held<'_, Demo, Excl>, flags: u32) -> Result {
+        file.set_flags(match flags {
+            0 => Flags::default(),
+            _ => Flags::APPEND,
+        });
+        Ok(())
+    }
+}
+
+#[vtable]
+impl export::Operations for Demo {
+    type FileSystem = Demo;
+
+    fn inode(sb: &SuperBlock<Demo>, ino: Ino) -> Result<IRef<'_, Demo>> {
+        iget(sb, ino)
+    }
+
+    fn parent<'a>(dir: Held<'a, Demo, Shared>) -> Result<IRef<'a, Demo>> {
+        iget(dir.inode().sb(), 2)
+    }
 }
 
 #[vtable]

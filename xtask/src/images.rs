@@ -14,7 +14,7 @@ use crate::sh::Cmd;
 use crate::step::Step;
 use anyhow::{Context as _, ensure};
 use fs_err as fs;
-use rext2_tests::{images::table, tree};
+use rext2_tests::{images::table, pattern, tree};
 use std::path::{Path, PathBuf};
 
 /// A disk for the guest, which finds it by its serial.
@@ -25,6 +25,9 @@ pub struct Disk {
     /// The serial.
     pub serial: String,
 }
+
+/// Room for the largest file system of suite `fs`.
+const WORK_SIZE: usize = 64 << 20;
 
 /// The corner-case and broken images of suite `images`, a partition each.
 pub fn suite_images(project: &Project) -> anyhow::Result<Disk> {
@@ -95,6 +98,21 @@ pub fn main_image(project: &Project) -> anyhow::Result<Disk> {
             .arg("-fn")
             .arg(folder.join("disk"))
             .run(log)
+    })
+}
+
+/// The disk on which suite `fs` makes its file systems. It is full of a pattern,
+/// so that a block that shows what the device held before is noticed.
+pub fn work_disk(project: &Project) -> anyhow::Result<Disk> {
+    let mut key = key("fs")?;
+    key.part(format!("{:?} {}", pattern::STALE, WORK_SIZE).as_bytes());
+    disk(project, "fs", key, |folder, _| {
+        let work = folder.join("work");
+        fs::write(
+            &work,
+            pattern::STALE.repeat(WORK_SIZE / pattern::STALE.len()),
+        )?;
+        pack::pack(&folder.join("disk"), &[("work".to_owned(), work)])
     })
 }
 

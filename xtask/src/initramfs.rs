@@ -9,6 +9,7 @@ use fs_err as fs;
 use rext2_init::{JOB_PATH, Job, MODULE_DIR};
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::artifact::Kernel;
@@ -38,7 +39,9 @@ pub fn write(
     let job = serde_json::to_vec_pretty(job).context("cannot encode the job")?;
     archive.file(JOB_PATH, 0o644, &job)?;
     for (source, name) in extra {
-        archive.file(name, 0o644, &fs::read(source)?)?;
+        let is_program = fs::metadata(source)?.permissions().mode() & 0o111 != 0;
+        let permissions = if is_program { 0o755 } else { 0o644 };
+        archive.file(name, permissions, &fs::read(source)?)?;
     }
     let mut out = fs::OpenOptions::new().append(true).open(file)?;
     out.write_all(&archive.finish()?)

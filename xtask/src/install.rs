@@ -3,7 +3,7 @@
 //! The tools that the steps need: whether they are here, their Debian packages,
 //! and installing them.
 
-pub use tools::{BUILD, GUEST, SOURCE, Tool, compilers, for_build};
+pub use tools::{BUILD, GUEST, SOURCE, Tool, compilers, for_build, program};
 
 mod tools;
 

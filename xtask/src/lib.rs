@@ -38,6 +38,7 @@ pub mod decode;
 pub mod exec;
 pub mod fsck;
 pub mod guest;
+pub mod guest_tools;
 pub mod host_tests;
 pub mod images;
 pub mod initramfs;

@@ -221,6 +221,9 @@ pub struct TestArgs {
     /// Run only tests whose name contains this text
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
+    /// The file system driver to test: rext2, or as a control ext2 or ext4
+    #[arg(long, value_name = "TYPE")]
+    pub fs: Option<String>,
     /// Show the suites and their tests, and run none
     #[arg(long)]
     pub list: bool,

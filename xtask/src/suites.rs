@@ -31,6 +31,9 @@ pub struct Suite {
     /// In-tree modules inserted before.
     #[serde(default)]
     pub modules: Vec<Module>,
+    /// Programs of this machine that it needs in the guest.
+    #[serde(default)]
+    pub tools: Vec<String>,
     /// Its disks.
     #[serde(default)]
     pub disks: Vec<SuiteDisk>,
@@ -74,6 +77,7 @@ impl SuiteDisk {
             "images" => images::suite_images(project)?,
             "smoke" => images::smoke_images(project)?,
             "main" => images::main_image(project)?,
+            "fs" => images::work_disk(project)?,
             other => bail!("qemu/suites.toml: nothing makes a disk {other:?}"),
         };
         Ok(Disk {

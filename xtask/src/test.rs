@@ -17,6 +17,7 @@ use crate::decode;
 use crate::exit::{self, Exit};
 use crate::fetch;
 use crate::guest::{self, Observer, Plan};
+use crate::guest_tools;
 use crate::host_tests;
 use crate::install;
 use crate::ktap::Outcome;
@@ -160,15 +161,23 @@ fn flags(project: &Project) -> Vec<String> {
 /// The command that runs this suite again, on the same kernel.
 fn repeat(project: &Project, args: &TestArgs, name: &str) -> String {
     let mut line = format!("cargo xtask {} test {name}", flags(project).join(" "));
+    if let Some(fs) = &args.fs {
+        line.push_str(&format!(" --fs {fs}"));
+    }
     if let Some(filter) = &args.filter {
         line.push_str(&format!(" --filter {filter}"));
     }
     line
 }
 
+/// Whether rext2 is inserted: the control, another driver, needs none of ours.
+fn with_module(suite: &Suite, args: &TestArgs) -> bool {
+    suite.module && args.fs.as_deref().is_none_or(|fs| fs == "rext2")
+}
+
 /// One suite: kernel and module first, then the guest.
 fn in_guest(project: &Project, args: &TestArgs, name: &str, suite: &Suite) -> anyhow::Result<Part> {
-    if suite.module && !project.base.module {
+    if with_module(suite, args) && !project.base.module {
         return Err(exit::error(
             Exit::NothingRan,
             format!(
@@ -211,16 +220,20 @@ pub fn suite_run(
     name: &str,
     suite: &Suite,
 ) -> anyhow::Result<Part> {
-    if suite.module && module.is_none() {
+    if with_module(suite, args) && module.is_none() {
         return Err(exit::error(
             Exit::NothingRan,
             format!("suite {name} needs rext2.ko, and there is none"),
         ));
     }
     let mut modules = suite.modules.clone();
-    let (inserted, files) = boot::module_files(module.filter(|_| suite.module));
+    let (inserted, mut files) = boot::module_files(module.filter(|_| with_module(suite, args)));
     modules.extend(inserted);
+    files.extend(guest_tools::files(&suite.tools)?);
     let mut argv = suite.program.clone();
+    if let Some(fs) = &args.fs {
+        argv.extend(["--fs".to_owned(), fs.clone()]);
+    }
     if let Some(filter) = &args.filter {
         argv.push(format!("only={filter}"));
     }

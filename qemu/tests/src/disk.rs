@@ -18,6 +18,19 @@ pub struct Partition {
     pub name: String,
 }
 
+impl Partition {
+    /// The disk that it is part of, and its first byte there.
+    pub fn place(&self) -> Result<(PathBuf, u64)> {
+        let path = Path::new("/sys/class/block").join(&self.name);
+        let number = fs::read_to_string(path.join("start")).context("it is no partition")?;
+        let start: u64 = number.trim().parse().context("bad start of a partition")?;
+        let folder = fs::canonicalize(&path).context("cannot find its disk")?;
+        let disk = folder.parent().and_then(Path::file_name);
+        let disk = disk.context("a partition without a disk")?;
+        Ok((Path::new("/dev").join(disk), start * 512))
+    }
+}
+
 /// The kernel's name of the disk with this serial.
 pub fn find(serial: &str) -> Result<String> {
     for entry in fs::read_dir(BLOCK).context(format!("cannot list {BLOCK}"))? {

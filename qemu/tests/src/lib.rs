@@ -6,14 +6,17 @@
 pub mod case;
 pub mod compare;
 pub mod disk;
+pub mod fs;
 pub mod images;
 pub mod job;
 pub mod kernel;
 pub mod kmsg;
 pub mod ktap;
+pub mod mapping;
 pub mod mount;
 pub mod pattern;
 pub mod runner;
 pub mod smoke;
+pub mod sys;
 pub mod tree;
 pub mod walk;

@@ -6,6 +6,10 @@
 
 use anyhow::{Result, bail};
 
+/// What fills a device before a file system is made on it: a byte of it in a file
+/// is what the disk held before.
+pub const STALE: &[u8; 8] = b"oldblock";
+
 /// Keeps every word different from zero, which is what a hole reads as.
 const MARK: u64 = 0xa5c3_5a69_96c3_3c5a;
 /// Words are numbered with this many bits; files with the rest.

@@ -147,7 +147,7 @@ impl Tool {
 }
 
 /// A program in PATH or in the folders that only root has there.
-fn program(name: &str) -> Option<std::path::PathBuf> {
+pub fn program(name: &str) -> Option<std::path::PathBuf> {
     let more = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(name));
     sh::which(name).or_else(|| more.into_iter().find(|path| path.is_file()))
 }
