@@ -56,9 +56,9 @@ impl<'a> Slot<'a> {
         dir: &mut Held<'a, Rext2, Excl>,
         inode: &INode<Rext2>,
     ) -> Result<Changed<'a>> {
-        self.store(inode)?;
+        let buffer = self.store(inode)?;
         dir.touch_mtime();
-        Ok(Changed::new(dir, self.block.buffer))
+        Ok(Changed::new(dir, buffer))
     }
 
     /// Makes the entry `..` lead to another parent. That does not count as a change of the
@@ -68,34 +68,42 @@ impl<'a> Slot<'a> {
         dir: &mut Held<'a, Rext2, Excl>,
         parent: &INode<Rext2>,
     ) -> Result<Changed<'a>> {
-        self.store(parent)?;
-        Ok(Changed::new(dir, self.block.buffer))
+        let buffer = self.store(parent)?;
+        Ok(Changed::new(dir, buffer))
     }
 
-    fn store(&self, inode: &INode<Rext2>) -> Result {
+    fn store(mut self, inode: &INode<Rext2>) -> Result<BufHead<'a>> {
+        let now = self.now()?;
         let head = DirEntry {
             inode: inode.ino() as u32,
-            rec_len: rec_len(self.entry.len),
-            name_len: self.entry.name_len as u8,
+            rec_len: rec_len(now.len),
+            name_len: now.name_len as u8,
             file_type: file_type(inode),
         };
-        put_head(&self.block.buffer, self.entry.offset, head)
+        put_head(&self.block.buffer, now.offset, head)?;
+        Ok(self.block.buffer)
     }
 
     /// Removes the entry.
     pub(crate) fn remove(mut self, dir: &mut Held<'a, Rext2, Excl>) -> Result<Changed<'a>> {
+        let now = self.now()?;
         match self.just_before()? {
-            Some(before) => self
-                .block
-                .set_len(&before, self.entry.end() - before.offset)?,
-            None => self.block.buffer.store_le32(self.entry.offset, 0)?,
+            Some(before) => self.block.set_len(&before, now.end() - before.offset)?,
+            None => self.block.buffer.store_le32(now.offset, 0)?,
         }
         dir.data().set_last_room(self.block.number());
         dir.touch_mtime();
         Ok(Changed::new(dir, self.block.buffer))
     }
 
-    /// The entry just before this one. Since this one was found, others may have been added.
+    /// The entry as it is now. Since it was found, another one may have been added behind its name.
+    fn now(&mut self) -> Result<Entry> {
+        self.block.next = self.entry.offset;
+        self.block.step()?.ok_or(EIO)
+    }
+
+    /// The entry just before this one. Since this one was found, others may have been added between
+    /// the two.
     fn just_before(&mut self) -> Result<Option<Entry>> {
         let Some(before) = self.before else {
             return Ok(None);

@@ -409,7 +409,6 @@ impl file::Operations for Demo {
         if !direct {
             return write.submit_buffered::<Demo>();
         }
-        write.drain_dio();
         match write.submit_direct::<Over>()? {
             ExclSubmit::Done(done) => Ok(done),
             ExclSubmit::Fallback(write) => write.submit_buffered::<Demo>(),

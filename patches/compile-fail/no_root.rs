@@ -12,6 +12,6 @@ use kernel::fs::sb::{Mounted, NewSb};
 use kernel::prelude::*;
 
 pub fn f<'a>(sb: NewSb<'a, Demo>) -> Result<Mounted<'a, Demo>> {
-    let _live = sb.publish(KBox::new(Data { root: 2 }, GFP_KERNEL)?);
+    let _live = sb.publish(KBox::new(Data { root: 2 }, GFP_KERNEL)?.into());
     Ok(())
 }

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 #![allow(missing_docs, dead_code)]
 
-use demo::{Demo, Grow};
+use demo::Demo;
 use kernel::fs::file::{ExclCheck, WriteDone, WriteReq};
 use kernel::prelude::*;
 
@@ -15,8 +15,7 @@ pub fn write<'k>(req: WriteReq<'k, Demo>) -> Result<WriteDone<'k>> {
     match req.lock()?.check()? {
         ExclCheck::Done(done) => Ok(done),
         ExclCheck::Write(write) => {
-            write.drain_dio();
-            write.submit_buffered::<Grow>()
+            write.submit_buffered::<Demo>()
         }
     }
 }

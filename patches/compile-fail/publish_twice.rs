@@ -12,7 +12,7 @@ use kernel::fs::sb::NewSb;
 use kernel::prelude::*;
 
 pub fn f(sb: NewSb<'_, Demo>) -> Result {
-    let _live = sb.publish(KBox::new(Data { root: 2 }, GFP_KERNEL)?);
-    let _again = sb.publish(KBox::new(Data { root: 2 }, GFP_KERNEL)?);
+    let _live = sb.publish(KBox::new(Data { root: 2 }, GFP_KERNEL)?.into());
+    let _again = sb.publish(KBox::new(Data { root: 2 }, GFP_KERNEL)?.into());
     Ok(())
 }
