@@ -48,6 +48,7 @@ pub const GUEST: &[Tool] = &[
     Tool::Program("mke2fs", "e2fsprogs"),
     Tool::Program("e2fsck", "e2fsprogs"),
     Tool::Program("debugfs", "e2fsprogs"),
+    Tool::Program("dmsetup", "dmsetup"),
 ];
 
 /// The compilers of a base.
