@@ -30,10 +30,42 @@ pub struct Checked {
     pub output: String,
 }
 
-/// Checks an image of which nothing is mounted; never changes it.
+/// Checks an image of which nothing is mounted; never changes it. Of a disk with
+/// partitions, each must be whole.
 pub fn check(checker: Checker, disk: &str, image: &Path) -> anyhow::Result<Checked> {
+    let mut all = Checked {
+        disk: disk.to_owned(),
+        clean: true,
+        output: String::new(),
+    };
+    for offset in starts(image) {
+        let one = check_at(checker, disk, image, offset)?;
+        all.clean &= one.clean;
+        all.output.push_str(&one.output);
+    }
+    Ok(all)
+}
+
+/// Where the file systems of an image start: with its partitions, or with itself.
+fn starts(image: &Path) -> Vec<u64> {
+    let block = gpt::disk::LogicalBlockSize::Lb512;
+    let Ok(table) = gpt::GptConfig::new().logical_block_size(block).open(image) else {
+        return vec![0];
+    };
+    let partitions = table.partitions().values();
+    partitions
+        .filter_map(|partition| partition.bytes_start(block).ok())
+        .collect()
+}
+
+fn check_at(checker: Checker, disk: &str, image: &Path, offset: u64) -> anyhow::Result<Checked> {
     let cmd = match checker {
         // -f: also what is marked clean; -n: change nothing, answer no.
+        Checker::E2fsck if offset > 0 => {
+            let mut place = image.as_os_str().to_owned();
+            place.push(format!("?offset={offset}"));
+            Cmd::new("e2fsck").args(["-f", "-n"]).arg(place)
+        }
         Checker::E2fsck => Cmd::new("e2fsck").args(["-f", "-n"]).arg(image),
         Checker::XfsRepair => Cmd::new("xfs_repair").args(["-n", "-f"]).arg(image),
     };
@@ -53,6 +85,38 @@ pub fn check(checker: Checker, disk: &str, image: &Path) -> anyhow::Result<Check
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::images::pack;
+
+    #[test]
+    fn every_partition_of_a_disk_is_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["good", "bad"] {
+            Cmd::new("mke2fs")
+                .args(["-q", "-t", "ext2", "-b", "1024"])
+                .arg(path(name))
+                .arg("1M")
+                .run(&path("log"))
+                .unwrap();
+        }
+        let parts = |names: &[&str]| -> Vec<_> {
+            let part = |name: &&str| (name.to_string(), path(name));
+            names.iter().map(part).collect()
+        };
+        pack::pack(&path("good-disk"), &parts(&["good", "good"])).unwrap();
+        let checked = check(Checker::E2fsck, "vda", &path("good-disk")).unwrap();
+        assert!(checked.clean, "{}", checked.output);
+
+        Cmd::new("debugfs")
+            .args(["-w", "-R", "freeb 5 20"])
+            .arg(path("bad"))
+            .run(&path("log"))
+            .unwrap();
+        pack::pack(&path("bad-disk"), &parts(&["good", "bad"])).unwrap();
+        let checked = check(Checker::E2fsck, "vda", &path("bad-disk")).unwrap();
+        assert!(!checked.clean, "{}", checked.output);
+        assert!(checked.output.contains("Block bitmap differences"));
+    }
 
     #[test]
     fn a_damaged_image_is_not_clean() {

@@ -69,6 +69,8 @@ pub enum Use {
     Scratch,
     /// Writes go to a copy, which must be whole after the run.
     Checked(Checker),
+    /// Writes go to a copy, which stays in the run's folder.
+    Kept,
 }
 
 /// A finished run.
@@ -186,7 +188,7 @@ impl Setup<'_> {
             let (file, access) = match disk.use_as {
                 Use::ReadOnly => (disk.file.clone(), Access::ReadOnly),
                 Use::Scratch => (disk.file.clone(), Access::Snapshot),
-                Use::Checked(_) => {
+                Use::Checked(_) | Use::Kept => {
                     let copy = folder.disk(index);
                     copy_sparse(&disk.file, &copy, &folder.qemu_log())?;
                     (copy, Access::Write)

@@ -29,6 +29,10 @@ pub struct Disk {
 
 /// Room for the largest file system of suite `fs`.
 const WORK_SIZE: usize = 64 << 20;
+/// Room for the files of 32 writers in suite `dio`.
+const LARGE_SIZE: u64 = 448 << 20;
+/// Room for the images of suite `fuzz`.
+const FUZZ_SIZE: u64 = 4 << 20;
 
 impl Disk {
     fn at(path: PathBuf, serial: &str) -> Self {
@@ -142,6 +146,30 @@ pub fn empty_image(project: &Project, fs: &Fs) -> anyhow::Result<Disk> {
             .arg(&image)
             .env("MKE2FS_CONFIG", &config)
             .run(log)
+    })
+}
+
+/// The disk of suite `dio`: one large partition of nothing.
+pub fn large_disk(project: &Project) -> anyhow::Result<Disk> {
+    let mut key = key("dio")?;
+    key.part(&LARGE_SIZE.to_le_bytes());
+    disk(project, "dio", key, |folder, _| {
+        let work = folder.join("work");
+        fs::File::create(&work)?.set_len(LARGE_SIZE)?;
+        pack::pack(&folder.join("disk"), &[("work".to_owned(), work)])
+    })
+}
+
+/// The disk of suite `fuzz`: a partition to mount, and one that keeps the image
+/// that is mounted as it was before.
+pub fn fuzz_disk(project: &Project) -> anyhow::Result<Disk> {
+    let mut key = key("fuzz")?;
+    key.part(&FUZZ_SIZE.to_le_bytes());
+    disk(project, "fuzz", key, |folder, _| {
+        let work = folder.join("work");
+        fs::File::create(&work)?.set_len(FUZZ_SIZE)?;
+        let parts = ["work", "kept"].map(|name| (name.to_owned(), &work));
+        pack::pack(&folder.join("disk"), &parts)
     })
 }
 

@@ -221,6 +221,12 @@ pub struct TestArgs {
     /// Run only tests whose name contains this text
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
+    /// Suite fuzz: the seed of the first image
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Suite fuzz: how many images
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
     /// The file system driver to test: rext2, or as a control ext2 or ext4
     #[arg(long, value_name = "TYPE")]
     pub fs: Option<String>,

@@ -53,6 +53,9 @@ pub struct SuiteDisk {
     pub serial: String,
     /// What must find it whole afterwards.
     pub check: Option<Checker>,
+    /// Whether it stays in the run's folder.
+    #[serde(default)]
+    pub keep: bool,
 }
 
 /// A test that may be skipped.
@@ -79,6 +82,8 @@ impl SuiteDisk {
             "smoke" => images::smoke_images(project)?,
             "main" => images::main_image(project)?,
             "fs" => images::work_disk(project)?,
+            "dio" => images::large_disk(project)?,
+            "fuzz" => images::fuzz_disk(project)?,
             other => match uncached::fs::find(other) {
                 Some(fs) => images::empty_image(project, fs)?,
                 None => bail!("qemu/suites.toml: nothing makes a disk {other:?}"),
@@ -89,6 +94,7 @@ impl SuiteDisk {
             serial,
             use_as: match self.check {
                 Some(checker) => Use::Checked(checker),
+                None if self.keep => Use::Kept,
                 None => Use::Scratch,
             },
         })

@@ -169,6 +169,9 @@ fn flags(project: &Project) -> Vec<String> {
 /// The command that runs this suite again, on the same kernel.
 fn repeat(project: &Project, args: &TestArgs, name: &str) -> String {
     let mut line = format!("cargo xtask {} test {name}", flags(project).join(" "));
+    let seed = args.seed.map(|seed| format!(" --seed {seed}"));
+    let count = args.count.map(|count| format!(" --count {count}"));
+    line.extend(seed.into_iter().chain(count));
     if let Some(fs) = &args.fs {
         line.push_str(&format!(" --fs {fs}"));
     }
@@ -242,6 +245,8 @@ pub fn suite_run(
     if let Some(fs) = &args.fs {
         argv.extend(["--fs".to_owned(), fs.clone()]);
     }
+    argv.extend(args.seed.map(|seed| format!("seed={seed}")));
+    argv.extend(args.count.map(|count| format!("count={count}")));
     if let Some(filter) = &args.filter {
         argv.push(format!("only={filter}"));
     }

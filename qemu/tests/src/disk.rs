@@ -19,9 +19,13 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The disk that it is part of, and its first byte there.
+    /// The disk that it is part of, and its first byte there; of a whole disk,
+    /// itself.
     pub fn place(&self) -> Result<(PathBuf, u64)> {
         let path = Path::new("/sys/class/block").join(&self.name);
+        if !path.join("partition").exists() {
+            return Ok((self.device.clone(), 0));
+        }
         let number = fs::read_to_string(path.join("start")).context("it is no partition")?;
         let start: u64 = number.trim().parse().context("bad start of a partition")?;
         let folder = fs::canonicalize(&path).context("cannot find its disk")?;

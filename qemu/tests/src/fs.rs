@@ -13,8 +13,8 @@ mod access;
 mod acls;
 mod attributes;
 pub mod check;
-mod differences;
-mod direct;
+pub mod differences;
+pub mod direct;
 mod directories;
 pub mod env;
 mod exchange;
@@ -170,6 +170,7 @@ mod tests {
         let names: BTreeSet<_> = TOPICS
             .iter()
             .flat_map(|(_, tests)| tests.iter().map(|test| test.name))
+            .chain(crate::dio::names())
             .collect();
         for name in differences::names() {
             assert!(names.contains(name), "{name}");

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 use rext2_tests::job::Job;
-use rext2_tests::{compare, fs, images, runner, rwf, smoke, uncached};
+use rext2_tests::{compare, dio, fs, images, runner, rwf, smoke, uncached};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -38,9 +38,10 @@ fn run() -> Result<ExitCode> {
         "smoke" => smoke::groups(&job)?,
         "images" => images::groups(&job)?,
         "fs" => fs::groups(&job)?,
+        "dio" => dio::groups(&job)?,
         "uncached" => uncached::groups(&job)?,
         other => {
-            bail!("unknown suite {other:?}; known are smoke, images, fs, uncached and compare")
+            bail!("unknown suite {other:?}; known are smoke, images, fs, dio, uncached and compare")
         }
     };
     if let Some(name) = &job.case {

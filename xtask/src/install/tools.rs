@@ -50,6 +50,7 @@ pub const GUEST: &[Tool] = &[
     Tool::Program("debugfs", "e2fsprogs"),
     Tool::Program("mkfs.xfs", "xfsprogs"),
     Tool::Program("xfs_repair", "xfsprogs"),
+    Tool::Program("dmsetup", "dmsetup"),
 ];
 
 /// The compilers of a base.

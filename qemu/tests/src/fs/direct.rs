@@ -14,6 +14,7 @@ use rustix::io::{Errno, pread, pwrite, write};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
+/// The cases.
 pub const TESTS: &[Test] = &[
     Test::new("direct-write-and-read", direct_write_and_read),
     Test::new("direct-alignment", direct_alignment),

@@ -69,10 +69,19 @@ pub struct Env<'a> {
 impl<'a> Env<'a> {
     /// Makes the file system and mounts it.
     pub fn new(job: &'a Job, layout: &'static Layout, recipe: &Recipe) -> Result<Env<'a>> {
+        Env::on(job, layout, recipe, disk::partition(SERIAL, PARTITION)?)
+    }
+
+    /// The same, on this device.
+    pub fn on(
+        job: &'a Job,
+        layout: &'static Layout,
+        recipe: &Recipe,
+        device: Partition,
+    ) -> Result<Env<'a>> {
         if !kernel::is_registered(&job.fs)? {
             kernel::insert(&job.fs).context(format!("cannot insert module {}", job.fs))?;
         }
-        let device = disk::partition(SERIAL, PARTITION)?;
         let mut env = Env {
             job,
             layout,

@@ -50,6 +50,8 @@ pub const TESTS: &[Test] = &[
         "^large_file,^resize_inode",
     ]),
     Test::new("old-revision-is-raised", old_revision_is_raised),
+    Test::new("errors-remount-read-only", errors_remount_read_only),
+    Test::new("errors-continue", errors_continue),
     Test::new("unmount-flushes-the-device", unmount_flushes_the_device),
     Test::new("sync-flushes-the-device", sync_flushes_the_device),
     Test::new("fsync-flushes-the-device", fsync_flushes_the_device),
@@ -410,7 +412,57 @@ fn old_revision_is_raised(env: &mut Env) -> Result<()> {
     ftruncate(&file, 0).context("truncate")?;
     drop(file);
     env.again()?;
+    // A warning of it is in order.
+    env.said()?;
     holds(&env.open("small", OFlags::RDONLY)?, 1, 0..5000)
+}
+
+/// A directory whose first entry has no length, found while mounted like this.
+fn damaged(env: &mut Env, options: &str) -> Result<()> {
+    env.mkdir("bad")?;
+    env.write("good", b"content")?;
+    env.stop()?;
+    env.debugfs("zap_block -f bad -o 4 -l 2 -p 0 0")?;
+    env.start(options)?;
+    let listed = fs::read_dir(env.at("bad")).and_then(|list| list.collect::<Result<Vec<_>, _>>());
+    let error = listed.err().context("a damaged directory was listed")?;
+    let error = Errno::from_io_error(&error).context("no error number")?;
+    ensure!(
+        matches!(error, Errno::IO | Errno::UCLEAN),
+        "a damaged directory: {error}"
+    );
+    let looked = errno(fs::metadata(env.at("bad/file")).map(|_| ()));
+    ensure!(
+        matches!(looked, Err(Errno::IO | Errno::UCLEAN | Errno::NOENT)),
+        "a name in it: {looked:?}"
+    );
+    // What is not damaged can be read.
+    same("content", fs::read(env.at("good"))?, b"content".to_vec())?;
+    same("state", env.superblock(STATE)? & ERROR, ERROR)
+}
+
+/// Lets e2fsck repair it, for the judgement at the end.
+fn repaired(env: &mut Env) -> Result<()> {
+    env.stop()?;
+    same("state", env.superblock(STATE)? & ERROR, ERROR)?;
+    let said = env.said()?;
+    ensure!(!said.is_empty(), "the damage was not reported");
+    env.index_directories()?;
+    env.start("")
+}
+
+fn errors_remount_read_only(env: &mut Env) -> Result<()> {
+    damaged(env, "errors=remount-ro")?;
+    fails("create", errno(File::create(env.at("new"))), Errno::ROFS)?;
+    let options = env.mount().options()?;
+    ensure!(options.starts_with("ro"), "options {options}");
+    repaired(env)
+}
+
+fn errors_continue(env: &mut Env) -> Result<()> {
+    damaged(env, "errors=continue")?;
+    env.write("new", b"x").context("it goes on")?;
+    repaired(env)
 }
 
 /// How many flushes the disk has had.
