@@ -4,11 +4,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::{
-    inode::vfs_flags,
-    ondisk::{inode_flags, mode},
-    Rext2,
-};
+use crate::{inode::vfs_flags, ondisk::inode_flags, Rext2};
 use kernel::{
     fs::{
         fileattr::Operations,
@@ -17,16 +13,6 @@ use kernel::{
     },
     prelude::*,
 };
-
-/// The flags that a new inode of the given type gets from its directory.
-pub(crate) fn inherited(dir: u32, file_type: u16) -> u32 {
-    let flags = dir & inode_flags::INHERITED;
-    match file_type {
-        mode::DIR => flags,
-        mode::REGULAR => flags & !(inode_flags::DIRSYNC | inode_flags::TOPDIR),
-        _ => flags & (inode_flags::NODUMP | inode_flags::NOATIME),
-    }
-}
 
 #[vtable]
 impl Operations for Rext2 {

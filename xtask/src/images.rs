@@ -14,6 +14,7 @@ use crate::sh::Cmd;
 use crate::step::Step;
 use anyhow::{Context as _, ensure};
 use fs_err as fs;
+use rext2_tests::uncached::fs::Fs;
 use rext2_tests::{images::table, pattern, tree};
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,15 @@ pub struct Disk {
 
 /// Room for the largest file system of suite `fs`.
 const WORK_SIZE: usize = 64 << 20;
+
+impl Disk {
+    fn at(path: PathBuf, serial: &str) -> Self {
+        Disk {
+            path,
+            serial: serial.to_owned(),
+        }
+    }
+}
 
 /// The corner-case and broken images of suite `images`, a partition each.
 pub fn suite_images(project: &Project) -> anyhow::Result<Disk> {
@@ -116,6 +126,25 @@ pub fn work_disk(project: &Project) -> anyhow::Result<Disk> {
     })
 }
 
+/// An empty file system for suite `uncached`, alone on its disk so that its
+/// checker can look at it afterwards.
+pub fn empty_image(project: &Project, fs: &Fs) -> anyhow::Result<Disk> {
+    let config = project.qemu().join("images/mke2fs.conf");
+    let mut key = key("empty")?;
+    key.part(&fs::read(&config)?)
+        .part(Cmd::new(fs.make[0]).arg("-V").read()?.as_bytes())
+        .part(format!("{:?} {}", fs.make, fs.mib).as_bytes());
+    disk(project, fs.name, key, |folder, log| {
+        let image = folder.join("disk");
+        fs::File::create(&image)?.set_len(fs.mib << 20)?;
+        Cmd::new(fs.make[0])
+            .args(&fs.make[1..])
+            .arg(&image)
+            .env("MKE2FS_CONFIG", &config)
+            .run(log)
+    })
+}
+
 /// A key to which everything an image depends on is added.
 fn key(kind: &str) -> anyhow::Result<Hasher> {
     let tools = Cmd::new("mke2fs").arg("-V").output()?;
@@ -136,10 +165,14 @@ fn disk(
     make: impl FnOnce(&Path, &Path) -> anyhow::Result<()>,
 ) -> anyhow::Result<Disk> {
     let path = project.image(&format!("{serial}-{}.img", key.short()));
+    if path.exists() {
+        return Ok(Disk::at(path, serial));
+    }
+    let _lock = lock::hold(project)?;
+    // Another run may have made it while we waited.
     if !path.exists() {
         let log = project.new_log(&format!("images-{serial}"))?;
         let step = Step::new("images", format!("disk {serial}")).log(&log);
-        let _lock = lock::hold(project)?;
         let folder = tempfile::tempdir_in(project.tmp())
             .context("cannot make a scratch folder for images")?;
         make(folder.path(), &log).with_context(|| format!("cannot make disk {serial}"))?;
@@ -148,10 +181,7 @@ fn disk(
         prune(project, serial)?;
         step.ok();
     }
-    Ok(Disk {
-        path,
-        serial: serial.into(),
-    })
+    Ok(Disk::at(path, serial))
 }
 
 /// Removes all but the newest disks of this serial: each edit of a source makes

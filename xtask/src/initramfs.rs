@@ -73,6 +73,8 @@ fn base(project: &Project, kernel: &Kernel) -> anyhow::Result<PathBuf> {
     for (package, name) in PROGRAMS {
         archive.file(name, 0o755, &fs::read(programs.join(package))?)?;
     }
+    // One program under both names: every boot unpacks it.
+    archive.symlink("bin/rwf", "rext2-tests")?;
     archive.file("bin/busybox", 0o755, &fs::read(&busybox)?)?;
     for applet in Cmd::new(&busybox).arg("--list").read()?.lines() {
         if applet != "busybox" {

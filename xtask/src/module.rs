@@ -35,6 +35,10 @@ pub fn run(project: &Project, kernel: &Kernel) -> anyhow::Result<Module> {
         return Ok(module);
     }
     let _lock = lock::hold(project)?;
+    // Another run may have built it while we waited.
+    if let Some(module) = published(&place) {
+        return Ok(module);
+    }
     let wanted = build::wanted(project)?;
     ensure!(
         wanted.identity == kernel.identity,

@@ -215,7 +215,7 @@ pub struct ExecArgs {
 /// `test`.
 #[derive(Args, Debug, Clone, Default)]
 pub struct TestArgs {
-    /// Suites to run [default: smoke]
+    /// Suites to run [default: smoke images uncached]
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,
     /// Run only tests whose name contains this text

@@ -5,6 +5,7 @@
 use anyhow::{Context as _, bail};
 use fs_err as fs;
 use rext2_init::Module;
+use rext2_tests::uncached;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -78,7 +79,10 @@ impl SuiteDisk {
             "smoke" => images::smoke_images(project)?,
             "main" => images::main_image(project)?,
             "fs" => images::work_disk(project)?,
-            other => bail!("qemu/suites.toml: nothing makes a disk {other:?}"),
+            other => match uncached::fs::find(other) {
+                Some(fs) => images::empty_image(project, fs)?,
+                None => bail!("qemu/suites.toml: nothing makes a disk {other:?}"),
+            },
         };
         Ok(Disk {
             file: path,

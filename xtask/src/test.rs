@@ -32,8 +32,10 @@ use crate::suites::{self, Suite, Suites};
 use crate::verdict;
 use crate::vm::Vm;
 
-/// The suite that is meant when none is named; with it go the host tests.
-const DEFAULT: &str = "smoke";
+/// The suites that are meant when none is named.
+const DEFAULT: [&str; 3] = [FIRST, "images", "uncached"];
+/// The one with which go the host tests.
+const FIRST: &str = "smoke";
 
 /// Runs what was asked for, prints the result, gives the exit code.
 pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
@@ -43,7 +45,13 @@ pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
     }
     let mut names = args.suites.clone();
     if names.is_empty() {
-        names.push(DEFAULT.to_owned());
+        // What a filter selects is in one of them only.
+        let count = if args.filter.is_some() {
+            1
+        } else {
+            DEFAULT.len()
+        };
+        names.extend(DEFAULT[..count].iter().map(|name| name.to_string()));
     }
     let chosen: Vec<(&str, &Suite)> = names
         .iter()
@@ -51,7 +59,7 @@ pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
         .collect::<anyhow::Result<_>>()?;
 
     let mut parts = Vec::new();
-    if names.iter().any(|name| name == DEFAULT) && args.filter.is_none() {
+    if names.iter().any(|name| name == FIRST) && args.filter.is_none() {
         // The host tests run QEMU and e2fsprogs as well.
         install::ensure(
             project,
@@ -81,7 +89,7 @@ fn part(name: &str, again: &str, run: impl FnOnce(Instant) -> anyhow::Result<Par
 
 /// The checks that go with the default suite.
 fn checks(project: &Project, args: &TestArgs) -> Vec<Part> {
-    let again = repeat(project, args, DEFAULT);
+    let again = repeat(project, args, FIRST);
     let mut parts = vec![part("patch check", "cargo xtask patch check", |begin| {
         let step = Step::new("test", "patch check");
         let checked = patch::check(project, &fetch::run(project)?)?;

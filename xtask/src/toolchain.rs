@@ -85,7 +85,10 @@ impl Toolchain {
                 .arg(format!("CC=ccache {}", self.cc()))
                 .env("CCACHE_DIR", project.ccache())
                 .env("CCACHE_BASEDIR", &project.cache)
-                .env("CCACHE_NOHASHDIR", "1");
+                .env("CCACHE_NOHASHDIR", "1")
+                // The compiler's own list of headers instead of a run of the
+                // preprocessor, which is a fifth of the work for an object.
+                .env("CCACHE_DEPEND", "1");
         }
         if let (Some(rustc), Some(bindgen)) = (&self.rustc, &self.bindgen) {
             // Absolute: a proxy of rustup would choose by folder and environment.

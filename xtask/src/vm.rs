@@ -28,6 +28,9 @@ pub struct Vm {
     pub cmdline: Vec<String>,
     /// How long a guest may take.
     pub timeouts: Timeouts,
+    /// How many times longer than elsewhere a suite may take.
+    #[serde(default = "usual")]
+    pub slowness: u32,
     /// What a flavour changes.
     #[serde(default)]
     flavor: BTreeMap<String, Changes>,
@@ -58,8 +61,13 @@ pub struct Timeouts {
 struct Changes {
     memory: Option<u32>,
     timeouts: Option<Timeouts>,
+    slowness: Option<u32>,
     #[serde(default)]
     cmdline: Vec<String>,
+}
+
+fn usual() -> u32 {
+    1
 }
 
 /// The limits of one run.
@@ -90,13 +98,15 @@ impl Vm {
         let changes = vm.flavor.remove(flavor).unwrap_or_default();
         vm.memory = changes.memory.unwrap_or(vm.memory);
         vm.timeouts = changes.timeouts.unwrap_or(vm.timeouts);
+        vm.slowness = changes.slowness.unwrap_or(vm.slowness);
         vm.cmdline.extend(changes.cmdline);
         Ok(vm)
     }
 
-    /// The limits of a run: the command line's, else the suite's, else the
-    /// machine's.
+    /// The limits of a run: the command line's, else the suite's by the measure
+    /// of this kernel, else the machine's.
     pub fn limits(&self, opts: &Opts, suite: Option<u64>) -> Limits {
+        let suite = suite.map(|seconds| seconds * u64::from(self.slowness));
         let run = opts.timeout.or(suite).unwrap_or(self.timeouts.run);
         Limits {
             boot: Some(Duration::from_secs(
@@ -124,5 +134,20 @@ mod tests {
             let vm = Vm::read(&file, flavor).unwrap();
             assert!(vm.timeouts.boot >= dev.timeouts.boot, "{flavor}");
         }
+    }
+
+    #[test]
+    fn a_slow_kernel_stretches_the_limit_of_a_suite_but_not_the_users() {
+        use clap::Parser as _;
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../qemu/vm.toml");
+        let seconds = |flavor: &str, args: &[&str]| {
+            let words = ["xtask", "test"].iter().chain(args);
+            let opts = crate::opts::Cli::parse_from(words).opts;
+            let limits = Vm::read(&file, flavor).unwrap().limits(&opts, Some(100));
+            limits.run.map_or(0, |run| run.as_secs())
+        };
+        assert_eq!(seconds("dev", &[]), 100);
+        assert!(seconds("debug", &[]) > 100);
+        assert_eq!(seconds("debug", &["--timeout", "7"]), 7);
     }
 }

@@ -5,10 +5,9 @@
 
 mod common;
 
-use common::{DIFF_F, Lab, git_in};
-use rustix::process::{Pid, Signal, kill_process};
+use common::{DIFF_F, Lab, alive, git_in, send};
+use rustix::process::Signal;
 use std::fs;
-use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// A lab whose git halts at one of its commands, and says so in a file.
@@ -25,46 +24,13 @@ fn lab(halts_at: &str, seconds: u32) -> Lab {
     lab
 }
 
-fn wait_until_halted(lab: &Lab, child: &mut Child) -> u32 {
-    let begin = Instant::now();
-    loop {
-        if let Some(pid) = fs::read_to_string(lab.path("halted"))
-            .ok()
-            .and_then(|text| text.trim().parse().ok())
-        {
-            return pid;
-        }
-        assert!(
-            child.try_wait().unwrap().is_none(),
-            "the run ended before it could be stopped"
-        );
-        assert!(
-            begin.elapsed() < Duration::from_secs(60),
-            "the run never came to the step"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn send(child: &Child, signal: Signal) {
-    kill_process(
-        Pid::from_raw(child.id().try_into().unwrap()).unwrap(),
-        signal,
-    )
-    .unwrap();
-}
-
-fn alive(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"))
-}
-
 /// Ctrl-C in each step: no child stays behind, and the next run ends well.
 #[test]
 fn a_run_that_is_stopped_in_any_step_is_taken_up() {
     for step in ["init", "fast-import", "reset", "apply", "checkout"] {
         let lab = lab(step, 100);
         let mut child = lab.spawn_with_fakes(&["patch", "apply"]);
-        let halted = wait_until_halted(&lab, &mut child);
+        let halted = lab.wait_until_halted(&mut child);
         let begin = Instant::now();
         send(&child, Signal::INT);
         assert_eq!(child.wait().unwrap().code(), Some(130), "{step}");
@@ -87,7 +53,7 @@ fn a_run_that_is_stopped_in_any_step_is_taken_up() {
 fn a_killed_run_keeps_the_lock_until_its_child_has_ended() {
     let lab = lab("fast-import", 3);
     let mut child = lab.spawn_with_fakes(&["patch", "apply"]);
-    let halted = wait_until_halted(&lab, &mut child);
+    let halted = lab.wait_until_halted(&mut child);
     send(&child, Signal::KILL);
     child.wait().unwrap();
     assert!(alive(halted));
@@ -103,7 +69,7 @@ fn a_killed_run_keeps_the_lock_until_its_child_has_ended() {
 fn two_runs_at_once_take_turns() {
     let lab = lab("fast-import", 1);
     let mut first = lab.spawn_with_fakes(&["patch", "apply"]);
-    wait_until_halted(&lab, &mut first);
+    lab.wait_until_halted(&mut first);
     let said = lab.succeeds(&["patch", "apply"]);
     assert!(said.contains("waiting for process"), "{said}");
     assert!(first.wait().unwrap().success());
@@ -123,7 +89,7 @@ fn an_ignored_signal_stays_ignored() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    wait_until_halted(&lab, &mut child);
+    lab.wait_until_halted(&mut child);
     send(&child, Signal::HUP);
     assert!(child.wait().unwrap().success());
 }

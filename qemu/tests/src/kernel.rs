@@ -15,8 +15,14 @@ const FOLDER: &str = "/lib/modules";
 
 /// Inserts the module `name`.
 pub fn insert(name: &str) -> Result<(), Errno> {
+    insert_with(name, "")
+}
+
+/// Inserts the module `name` with parameters.
+pub fn insert_with(name: &str, params: &str) -> Result<(), Errno> {
     let file = File::open(format!("{FOLDER}/{name}.ko")).map_err(|_| Errno::NOENT)?;
-    finit_module(&file, c"", 0)
+    let params = CString::new(params).map_err(|_| Errno::INVAL)?;
+    finit_module(&file, &params, 0)
 }
 
 /// Removes the module `name` unless it is in use.

@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! `rext2-tests SUITE [--fs TYPE] [key=value...]`: runs one suite, or the
-//! comparison of two drivers, in the guest.
+//! comparison of two drivers, in the guest. Called as `rwf`, it is that program.
 
 use anyhow::{Context, Result, bail};
 use rext2_tests::job::Job;
-use rext2_tests::{compare, fs, images, runner, smoke};
+use rext2_tests::{compare, fs, images, runner, rwf, smoke, uncached};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The port that takes KTAP; without it, standard output does.
 const PORT: &str = "/dev/virtio-ports/rext2.ktap";
 
 fn main() -> ExitCode {
+    let mut args = std::env::args();
+    if args
+        .next()
+        .is_some_and(|name| Path::new(&name).ends_with("rwf"))
+    {
+        return rwf::main(args);
+    }
     run().unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         ExitCode::from(3)
@@ -30,7 +38,10 @@ fn run() -> Result<ExitCode> {
         "smoke" => smoke::groups(&job)?,
         "images" => images::groups(&job)?,
         "fs" => fs::groups(&job)?,
-        other => bail!("unknown suite {other:?}; known are smoke, images, fs and compare"),
+        "uncached" => uncached::groups(&job)?,
+        other => {
+            bail!("unknown suite {other:?}; known are smoke, images, fs, uncached and compare")
+        }
     };
     if let Some(name) = &job.case {
         return runner::run_case(&job, &groups, name);

@@ -47,6 +47,25 @@ impl Mount {
         })
     }
 
+    /// What is mounted on `/mnt/NAME` already, and its device.
+    pub fn found(name: &str) -> Result<Option<(Mount, PathBuf)>> {
+        let target = Path::new(ROOT).join(name);
+        let mounts = mounts()?.into_iter();
+        let found = mounts.rev().find(|mount| mount.target == target);
+        Ok(found.map(|found| {
+            let mount = Mount {
+                target,
+                mounted: true,
+            };
+            (mount, found.device)
+        }))
+    }
+
+    /// Leaves it mounted, for another test to find.
+    pub fn keep(mut self) {
+        self.mounted = false;
+    }
+
     /// The mount point.
     pub fn path(&self) -> &Path {
         &self.target
@@ -74,8 +93,8 @@ impl Mount {
     pub fn options(&self) -> Result<String> {
         mounts()?
             .into_iter()
-            .find(|(target, _)| *target == self.target)
-            .map(|(_, options)| options)
+            .find(|mount| mount.target == self.target)
+            .map(|mount| mount.options)
             .context(format!("{} is not mounted", self.target.display()))
     }
 }
@@ -91,7 +110,7 @@ impl Drop for Mount {
 
 /// Detaches whatever a case that died has left mounted.
 pub fn detach_all() -> Result<()> {
-    for (target, _) in mounts()?.into_iter().rev() {
+    for Mounted { target, .. } in mounts()?.into_iter().rev() {
         if target.starts_with(ROOT) && target != Path::new(ROOT) {
             unmount(&target, UnmountFlags::DETACH)
                 .context(format!("cannot detach {}", target.display()))?;
@@ -100,13 +119,24 @@ pub fn detach_all() -> Result<()> {
     Ok(())
 }
 
-/// Mount points and options, oldest first.
-fn mounts() -> Result<Vec<(PathBuf, String)>> {
+/// A line of the kernel's table.
+struct Mounted {
+    device: PathBuf,
+    target: PathBuf,
+    options: String,
+}
+
+/// All mounts, oldest first.
+fn mounts() -> Result<Vec<Mounted>> {
     let path = "/proc/self/mounts";
     let text = fs::read_to_string(path).context(format!("cannot read {path}"))?;
     let fields = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     Ok(fields
         .filter(|fields| fields.len() >= 4)
-        .map(|fields| (PathBuf::from(fields[1]), fields[3].to_owned()))
+        .map(|fields| Mounted {
+            device: PathBuf::from(fields[0]),
+            target: PathBuf::from(fields[1]),
+            options: fields[3].to_owned(),
+        })
         .collect())
 }

@@ -48,6 +48,8 @@ pub const GUEST: &[Tool] = &[
     Tool::Program("mke2fs", "e2fsprogs"),
     Tool::Program("e2fsck", "e2fsprogs"),
     Tool::Program("debugfs", "e2fsprogs"),
+    Tool::Program("mkfs.xfs", "xfsprogs"),
+    Tool::Program("xfs_repair", "xfsprogs"),
 ];
 
 /// The compilers of a base.

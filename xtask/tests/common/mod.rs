@@ -5,10 +5,12 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use clap::Parser as _;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use xtask::artifact::Source;
 use xtask::opts::{Cli, Opts};
@@ -135,8 +137,18 @@ pub fn git_in(folder: &Path, args: &[&str]) -> String {
 }
 
 impl Lab {
-    /// The program itself on this lab.
+    /// The program itself on this lab, with the lab's own source, unless the
+    /// test names another.
     pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.bare(args);
+        if !args.contains(&"--tarball") {
+            command.arg("--linux").arg(self.path("linux"));
+        }
+        command
+    }
+
+    /// The program, which has to find its source.
+    pub fn bare(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
         command
             .args(args)
@@ -145,10 +157,6 @@ impl Lab {
             .env("CARGO_TARGET_DIR", self.path("target"))
             .env_remove("CI")
             .stdin(std::process::Stdio::null());
-        // The lab's own source, unless the test names another.
-        if !args.contains(&"--tarball") {
-            command.arg("--linux").arg(self.path("linux"));
-        }
         command
     }
 
@@ -174,7 +182,11 @@ impl Lab {
         let file = self.path("fakes").join(name);
         self.write(
             &format!("fakes/{name}"),
-            &format!("#!/bin/sh\nREAL={}\n{script}\n", real.display()),
+            &format!(
+                "#!/bin/sh\nREAL={}\nLAB={}\n{script}\n",
+                real.display(),
+                self.folder.path().display()
+            ),
         );
         fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
@@ -209,6 +221,28 @@ impl Lab {
         shell
     }
 
+    /// Waits until a fake has written its process number to `halted`.
+    pub fn wait_until_halted(&self, child: &mut Child) -> u32 {
+        let begin = Instant::now();
+        loop {
+            if let Some(pid) = fs::read_to_string(self.path("halted"))
+                .ok()
+                .and_then(|text| text.trim().parse().ok())
+            {
+                return pid;
+            }
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "the run ended before it could be stopped"
+            );
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "the run never came to the step"
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Starts the program with the fakes.
     pub fn spawn_with_fakes(&self, args: &[&str]) -> std::process::Child {
         self.command(args)
@@ -218,6 +252,20 @@ impl Lab {
             .spawn()
             .unwrap()
     }
+}
+
+/// Sends a signal to the program.
+pub fn send(child: &Child, signal: Signal) {
+    kill_process(
+        Pid::from_raw(child.id().try_into().unwrap()).unwrap(),
+        signal,
+    )
+    .unwrap();
+}
+
+/// Whether a process runs.
+pub fn alive(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"))
 }
 
 /// Names, contents and times of everything below a folder.
