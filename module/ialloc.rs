@@ -13,7 +13,7 @@
 
 use crate::{
     group::{self, Group},
-    inode, ioctl,
+    inode,
     ondisk::{self, inode_flags, mode},
     super_block::Mount,
     Rext2,
@@ -54,13 +54,23 @@ pub(crate) fn new_inode<'sb>(dir: &'sb INode<Rext2>, mode: u16) -> Result<FreshI
             group::add(&group.used_dirs, 1);
             group::add(&mount.dirs, 1);
         }
-        let flags = ioctl::inherited(dir.data().flags(), mode & mode::TYPE);
+        let flags = inherited(dir.data().flags(), mode);
         new.set_flags(inode::vfs_flags(flags));
         new.data().set_flags(flags);
         new.data().set_block_group(number);
         return Ok(new);
     }
     Err(ENOSPC)
+}
+
+/// The flags of a new file in a directory that has the given ones.
+fn inherited(flags: u32, mode: u16) -> u32 {
+    let flags = flags & inode_flags::INHERITED;
+    match mode & mode::TYPE {
+        mode::DIR => flags,
+        mode::REGULAR => flags & !inode_flags::DIR_ONLY,
+        _ => flags & inode_flags::ALL_KINDS,
+    }
 }
 
 /// Takes a number of a group, if there is one.

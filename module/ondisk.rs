@@ -189,6 +189,14 @@ pub(crate) mod inode_flags {
         | JOURNAL_DATA
         | NOTAIL
         | DIRSYNC;
+    /// What only directories have.
+    pub(crate) const DIR_ONLY: u32 = DIRSYNC | TOPDIR;
+    /// What all kinds of files have.
+    pub(crate) const ALL_KINDS: u32 = NODUMP | NOATIME;
+    /// What users see, also of what only other systems act on.
+    pub(crate) const VISIBLE: u32 = 0x3_dfff;
+    /// What users may change.
+    pub(crate) const MODIFIABLE: u32 = 0x3_80ff;
 }
 
 /// The types of `i_mode`.
