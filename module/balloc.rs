@@ -203,14 +203,21 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether the caller may take blocks: there are some that are not reserved for others.
-fn has_space(mount: &Mount) -> bool {
+/// Blocks that are left for the pointers to a run, if there are others.
+const FOR_POINTERS: u32 = 3;
+
+/// How many blocks the caller may take of `want`: those that are not reserved for others. Of the last
+/// ones, no run takes those that it needs for pointers.
+fn available(mount: &Mount, want: u32) -> u32 {
     let free = mount.free_blocks.load(Ordering::Relaxed);
-    if free > mount.reserved_blocks {
-        return true;
+    let mut left = free.saturating_sub(mount.reserved_blocks);
+    if left < want + FOR_POINTERS {
+        let (uid, gid) = mount.options.reserve_for();
+        if free > left && fs::may_use_reserve(uid, gid) {
+            left = free;
+        }
     }
-    let (uid, gid) = mount.options.reserve_for();
-    free > 0 && fs::may_use_reserve(uid, gid)
+    want.min(left.saturating_sub(FOR_POINTERS).max(left.min(1)))
 }
 
 /// Allocates a run of at most `want` blocks for a file, at `goal` or as close behind it as there are
@@ -227,7 +234,8 @@ pub(crate) fn alloc(
 ) -> Result<Extent> {
     let mount = inode.sb().data();
     let geo = &mount.geometry;
-    if !has_space(mount) {
+    let want = available(mount, want);
+    if want == 0 {
         return Err(ENOSPC);
     }
     let goal = if (geo.first_data_block..geo.blocks_count).contains(&goal) {

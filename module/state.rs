@@ -123,7 +123,8 @@ pub(crate) fn activate(sb: &SuperBlock<Rext2>) -> Result {
     raw.write(true)
 }
 
-/// Marks the file system as what it was before it was written to, once all else is on the disk.
+/// Marks the file system as what it was before it was written to, once all else is on the disk. With
+/// open files that have no name, it stays marked: somebody has to free them.
 pub(crate) fn deactivate(sb: &SuperBlock<Rext2>) -> Result {
     counts(sb)?;
     sb.sync_device()?;
@@ -133,7 +134,11 @@ pub(crate) fn deactivate(sb: &SuperBlock<Rext2>) -> Result {
     }
     let raw = Raw::read(sb)?;
     let errors = raw.get16(STATE)? & state::ERROR;
-    raw.set16(STATE, known.remembered | errors)?;
+    let mut state = known.remembered | errors;
+    if sb.has_unlinked_files() {
+        state &= !state::VALID;
+    }
+    raw.set16(STATE, state)?;
     known.active = false;
     raw.write(true)?;
     drop(known);
@@ -196,7 +201,6 @@ pub(crate) fn set_feature(sb: &SuperBlock<Rext2>, feature: Feature) -> Result {
     let _known = mount.state.lock();
     let raw = Raw::read(sb)?;
     if raw.get32(REV_LEVEL)? == ondisk::REV_ORIGINAL {
-        sb.warn(format_args!("updating s_rev_level to use new features"));
         raw.set32(
             offset_of!(ondisk::SuperBlock, s_first_ino),
             ondisk::FIRST_INO_REV0,

@@ -56,7 +56,7 @@ const TABLE: &[Difference] = &[
         "ext2",
         "tail-on-disk-before-truncate",
         "in a hole",
-        "it shows what the disk has behind the end of a file",
+        "it shows what the disk had behind the end of a file",
     ),
     Difference {
         layouts: &["1k", "2k"],

@@ -238,7 +238,7 @@ fn punch_frees_pointer_blocks(env: &mut Env) -> Result<()> {
     // The last block of an indirect one: the first is still needed.
     fallocate(&file, PUNCH, (11 + per) * block, block).context("punch")?;
     holds(&file, 1, 12 * block..13 * block)?;
-    fallocate(&file, PUNCH, 0, u64::from(u32::MAX) * 512).context("punch")?;
+    fallocate(&file, PUNCH, 0, (13 + per + per * per) * block).context("punch")?;
     same("blocks", file.metadata()?.blocks(), 0)?;
     same("free blocks", env.free_blocks()?, free)?;
     size(&file, (13 + per + per * per) * block)?;

@@ -226,14 +226,14 @@ fn tail_after_zero_range(env: &mut Env) -> Result<()> {
     })
 }
 
-/// What lies on the disk behind the end: another system may have left it there.
+/// What lies on the disk behind the end: another system may have left it there. (Until the file grows,
+/// the page cache of Linux shows it in a mapping of the last page.)
 fn tail_on_disk_before_truncate(env: &mut Env) -> Result<()> {
     put(&env.create("file")?, 1, 0..env.layout.block)?;
     env.stop()?;
     env.debugfs(&format!("sif file size {END}"))?;
     env.start("")?;
     let file = env.open("file", OFlags::RDWR)?;
-    zeros_beyond(&file)?;
     put_bytes(&file, 900, &[7; 20])?;
     zeros(&file, END..900)?;
     drop(file);
@@ -241,17 +241,13 @@ fn tail_on_disk_before_truncate(env: &mut Env) -> Result<()> {
     zeros(&env.open("file", OFlags::RDONLY)?, END..900).context("on disk")
 }
 
-/// A mapping of the last page shows zeros behind the end.
-fn zeros_beyond(file: &File) -> Result<()> {
-    let mapping = Mapping::new(file, 4096, Sharing::Shared)?;
-    pattern::check_hole(END, &mapping.load(END..4096)?).context("mapped")
-}
-
 /// What the block map reaches, or what the count of sectors can hold.
 fn largest_file(env: &mut Env) -> Result<()> {
     let largest = match env.layout.block {
         1024 => 17_247_252_480,
         2048 => 275_415_851_008,
+        // C ext2 stops 512 blocks earlier: it counts pointer blocks for pointer blocks.
+        _ if env.job.is_rext2() => 2_196_875_763_712,
         _ => 2_196_873_666_560,
     };
     let file = env.create("file")?;

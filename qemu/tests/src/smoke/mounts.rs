@@ -3,11 +3,12 @@
 //! Mounting and unmounting: what is accepted, what is refused, and how.
 
 use super::{SERIAL, count, image, prepare, usual};
-use crate::case::{Case, skip};
+use crate::case::Case;
 use crate::disk;
 use crate::job::Job;
 use crate::kmsg::Kmsg;
 use crate::mount::Mount;
+use crate::pattern;
 use crate::tree::LAYOUTS;
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{
@@ -61,23 +62,22 @@ fn read_only(job: &Job) -> Result<()> {
     mount.close()
 }
 
-/// Until rext2 writes, it says that it does not.
+/// A file that is written is there after the next mount.
 fn read_write(job: &Job) -> Result<()> {
-    if !job.is_rext2() {
-        return skip("the C driver writes");
-    }
     let image = image(usual())?;
-    let mut log = Kmsg::now()?;
-    let got = Mount::with(&image.device, &job.fs, "fs", MountFlags::empty(), "");
-    let got = got.map(|_| "a mount");
-    ensure!(got == Err(Errno::ROFS), "mounting read-write gave {got:?}");
-    let lines: Vec<_> = log.lines()?;
-    let lines: Vec<_> = lines
-        .iter()
-        .filter(|line| line.starts_with(&format!("{} ({}): ", job.fs, image.name)))
-        .collect();
-    ensure!(lines.len() == 1, "the refusal logged {lines:?}");
-    Ok(())
+    let mount = Mount::with(&image.device, &job.fs, "fs", MountFlags::empty(), "")
+        .context("mounting read-write")?;
+    ensure!(has_option(&mount, "rw")?, "not read-write");
+    let bytes = pattern::STALE.repeat(100);
+    std::fs::write(mount.join("written"), &bytes).context("cannot write a file")?;
+    mount.close()?;
+    let mount = usual_mount(job)?;
+    let read = std::fs::read(mount.join("written")).context("cannot read it")?;
+    ensure!(read == bytes, "what was written is not what is read");
+    mount.close()?;
+    let mount = Mount::with(&image.device, &job.fs, "fs", MountFlags::empty(), "")?;
+    std::fs::remove_file(mount.join("written")).context("cannot remove it")?;
+    mount.close()
 }
 
 fn remount(job: &Job) -> Result<()> {
@@ -89,13 +89,13 @@ fn remount(job: &Job) -> Result<()> {
         got == Err(Errno::INVAL),
         "remounting with an unknown option gave {got:?}"
     );
-    if job.is_rext2() {
-        let got = mount_remount(mount.path(), MountFlags::empty(), "");
-        ensure!(
-            got == Err(Errno::ROFS),
-            "remounting read-write gave {got:?}"
-        );
-    }
+    mount_remount(mount.path(), MountFlags::empty(), "").context("remounting read-write")?;
+    ensure!(has_option(&mount, "rw")?, "not read-write");
+    std::fs::write(mount.join("written"), b"x").context("cannot write")?;
+    std::fs::remove_file(mount.join("written")).context("cannot remove")?;
+    mount_remount(mount.path(), MountFlags::RDONLY, "").context("remounting read-only")?;
+    let got = std::fs::write(mount.join("written"), b"x");
+    ensure!(got.is_err(), "it can still be written to");
     count(&mount)?;
     mount.close()
 }

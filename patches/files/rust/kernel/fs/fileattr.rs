@@ -60,6 +60,25 @@ impl<T: FileSystem> Held<'_, T, Excl> {
     }
 }
 
+/// Adds the flags that `statx(2)` returns and the VFS does not know.
+pub(super) fn fill_stat<O: Operations>(inode: &INode<O::FileSystem>, stat: &mut bindings::kstat) {
+    if !O::HAS_GET {
+        return;
+    }
+    let Ok(flags) = O::get(inode) else {
+        return;
+    };
+    for (flag, attribute) in [
+        (bindings::FS_COMPR_FL, bindings::STATX_ATTR_COMPRESSED),
+        (bindings::FS_NODUMP_FL, bindings::STATX_ATTR_NODUMP),
+    ] {
+        stat.attributes_mask |= u64::from(attribute);
+        if flags & flag != 0 {
+            stat.attributes |= u64::from(attribute);
+        }
+    }
+}
+
 /// The C side of flags.
 pub(super) struct Tables<O>(PhantomData<O>);
 

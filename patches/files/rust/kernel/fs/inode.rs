@@ -14,7 +14,7 @@
 //! kind of file, [`Ready`], and is then given a name. Dropped before that, it is discarded.
 
 use super::{
-    acl, dir, file,
+    acl, dir, file, fileattr,
     lock::{Excl, Held},
     symlink, xattr, FileSystem, Ino, Offset, SuperBlock,
 };
@@ -870,6 +870,7 @@ impl<T: FileSystem> Tables<T> {
             let inode = (*(*path).dentry).d_inode;
             bindings::generic_fillattr(idmap, mask, inode, stat);
             bindings::generic_fill_statx_attr(inode, stat);
+            fileattr::fill_stat::<T::FileAttr>(INode::from_raw(inode), &mut *stat);
         }
         0
     }

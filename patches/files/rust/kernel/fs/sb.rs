@@ -121,6 +121,12 @@ impl<T: FileSystem> SuperBlock<T> {
         to_result(unsafe { bindings::fs_sync_device(self.as_ptr()) })
     }
 
+    /// Whether there are files without a name that are still open: without us, nobody frees them.
+    pub fn has_unlinked_files(&self) -> bool {
+        // SAFETY: The superblock is valid.
+        unsafe { bindings::fs_has_unlinked_files(self.as_ptr()) }
+    }
+
     /// Lets nobody write any more, because of an error.
     pub fn force_read_only(&self) {
         // Others may change other flags at the same time, as always with these.
@@ -649,6 +655,9 @@ impl<T: FileSystem> Tables<T> {
             } else {
                 sb.is_read_only()
             };
+            // What was written before is on the device, whatever changes.
+            // SAFETY: The superblock is active, and `s_umount` is held.
+            to_result(unsafe { bindings::sync_filesystem(sb.as_ptr()) })?;
             // SAFETY: The context has parameters, which nobody else uses during the call.
             let params = unsafe { context::Tables::<T>::params(fc) };
             T::reconfigure(sb, params, wanted).map(|()| 0)
