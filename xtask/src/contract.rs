@@ -9,12 +9,20 @@ use std::os::unix::net::UnixStream;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
+use rext2_init::{Action, Event, Job, Module};
+
+use crate::artifact::Kernel;
+use crate::console::Lists;
 use crate::exit::Exit;
+use crate::guest::{self, Plan, Unobserved};
 use crate::ktap::Outcome;
+use crate::opts::Flavor;
 use crate::part::{Case, Part};
 use crate::project::Project;
 use crate::sh::Cmd;
 use crate::step::Step;
+use crate::verdict;
+use crate::vm::Vm;
 
 /// What a debugged guest may take; only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -77,6 +85,39 @@ const PROMISES: &[Promise] = &[
     },
 ];
 
+/// What a kernel of flavour `debug` promises besides.
+const DEBUG_PROMISES: &[Promise] = &[
+    Promise {
+        name: "a warning is exit code 11, with source lines in its trace",
+        args: &[
+            "exec",
+            "--",
+            "sh",
+            "-c",
+            "echo WARNING >/sys/kernel/debug/provoke-crash/DIRECT",
+        ],
+        holds: |output| splat(output, "lkdtm_WARNING (drivers/misc/lkdtm/bugs.c:"),
+    },
+    Promise {
+        name: "a use after free is exit code 11",
+        args: &[
+            "exec",
+            "--",
+            "sh",
+            "-c",
+            "echo READ_AFTER_FREE >/sys/kernel/debug/provoke-crash/DIRECT",
+        ],
+        holds: |output| splat(output, "BUG: KASAN: "),
+    },
+];
+
+fn splat(output: &Output, wanted: &str) -> anyhow::Result<()> {
+    status(output, Exit::Splat.code())?;
+    let lines = text(&output.stderr);
+    ensure!(lines.contains(wanted), "stderr: {lines:?}");
+    Ok(())
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -92,12 +133,21 @@ fn status(output: &Output, wanted: u8) -> anyhow::Result<()> {
 }
 
 /// Tries every promise on the kernel that the flags ask for.
-pub fn run(project: &Project, flags: &[String], repeat: &str) -> anyhow::Result<Part> {
+pub fn run(
+    project: &Project,
+    kernel: &Kernel,
+    flags: &[String],
+    repeat: &str,
+) -> anyhow::Result<Part> {
     let name = format!("exec and boot ({})", project.flavor.name());
     let step = Step::new("test", name.as_str());
     let begin = Instant::now();
     let mut cases = Vec::new();
-    for promise in PROMISES {
+    let debug = match project.flavor {
+        Flavor::Debug => DEBUG_PROMISES,
+        _ => &[],
+    };
+    for promise in PROMISES.iter().chain(debug) {
         cases.push(case(promise.name, || {
             let output = program(project, flags)?.args(promise.args).output()?;
             (promise.holds)(&output)
@@ -107,6 +157,11 @@ pub fn run(project: &Project, flags: &[String], repeat: &str) -> anyhow::Result<
         "--gdb waits for the debugger and then goes on",
         || debugger(project, flags),
     ));
+    if project.flavor == Flavor::Debug {
+        cases.push(case("memory that a module leaks is exit code 11", || {
+            leak(project, kernel)
+        }));
+    }
     let part = Part::of_cases(&name, repeat, begin.elapsed().as_secs_f64(), cases);
     step.end(part.word());
     Ok(part)
@@ -182,6 +237,47 @@ fn debugger(project: &Project, flags: &[String]) -> anyhow::Result<()> {
         status.is_some_and(|status| status.success()),
         "ended with {status:?}: {}",
         text(&fs_err::read(&log)?)
+    );
+    Ok(())
+}
+
+/// Lets the kernel's own sample module leak, and sees whether it is found out.
+fn leak(project: &Project, kernel: &Kernel) -> anyhow::Result<()> {
+    let leaky = Module {
+        name: "kmemleak-test".to_owned(),
+        params: String::new(),
+    };
+    let plan = Plan {
+        name: "leak",
+        repeat: String::new(),
+        job: Job {
+            token: guest::token()?,
+            modules: vec![leaky],
+            mounts: Vec::new(),
+            action: Action::Halt,
+            kmemleak: true,
+        },
+        disks: Vec::new(),
+        files: Vec::new(),
+        may_skip: Vec::new(),
+        limits: Vm::load(project)?.limits(&project.opts, None),
+        gdb: false,
+        extra: Vec::new(),
+    };
+    let run = guest::run(project, kernel, &plan, &mut Unobserved)?;
+    let verdict = verdict::of_folder(&run.folder, &run.record, &Lists::load(project)?);
+    ensure!(
+        verdict.exit == Exit::Splat && verdict.reason.contains("leaked objects"),
+        "exit code {}: {} (run {})",
+        verdict.exit.code(),
+        verdict.reason,
+        run.folder.path().display()
+    );
+    let names_it = |event: &Event| matches!(event, Event::Leaks { report, .. } if report.contains("kmemleak_test"));
+    ensure!(
+        run.folder.events().iter().any(names_it),
+        "the report does not name the module (run {})",
+        run.folder.path().display()
     );
     Ok(())
 }

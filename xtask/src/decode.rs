@@ -5,12 +5,14 @@
 
 use fs_err as fs;
 use std::io::Write as _;
+use std::os::unix::fs::symlink;
 
 use crate::artifact::{Kernel, Module};
 use crate::exit::Exit;
 use crate::project::Project;
 use crate::rundir::Folder;
 use crate::sh::Cmd;
+use crate::toolchain::{self, Found};
 use crate::verdict::Verdict;
 
 /// Decodes the console of a run that ended badly; leaves the console as it is.
@@ -42,13 +44,28 @@ fn decode(
     folder: &Folder,
 ) -> anyhow::Result<()> {
     let tree = project.tree(&kernel.identity.source_key);
+    // The script takes the first file of a module's name: the stripped one must
+    // not be there.
+    let modules = tempfile::tempdir()?;
+    if let Some(module) = module {
+        symlink(&module.debug_ko, modules.path().join("rext2.ko"))?;
+    }
+    for file in &kernel.modules {
+        symlink(
+            file,
+            modules.path().join(file.file_name().unwrap_or_default()),
+        )?;
+    }
     let mut cmd = Cmd::new("bash")
         .dir(&tree)
         .arg(tree.join("scripts/decode_stacktrace.sh"))
         .arg(&kernel.vmlinux)
-        .arg(&tree);
-    if let Some(modules) = module.and_then(|module| module.debug_ko.parent()) {
-        cmd = cmd.arg(modules);
+        .arg(&tree)
+        .arg(modules.path());
+    if let Found::Yes(suffix) = toolchain::llvm() {
+        // Whoever builds with clang need not have binutils.
+        let suffix = if suffix.is_empty() { "1" } else { &suffix };
+        cmd = cmd.env("LLVM", suffix);
     }
     let console = fs::read(folder.console())?;
     let decoded = cmd.stdin(console).read_bytes()?;

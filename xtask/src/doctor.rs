@@ -3,7 +3,7 @@
 //! `doctor`: which tools are here, which are missing, and the one line that gets them.
 
 use crate::exit::Exit;
-use crate::install::{self, BUILD, GUEST, SOURCE, Tool};
+use crate::install::{self, GUEST, Tool};
 use crate::opts::Format;
 use crate::project::Project;
 use crate::toolchain::Found;
@@ -21,7 +21,7 @@ struct Row {
 
 /// The verb: exit 3 if something is missing.
 pub fn verb(project: &Project) -> anyhow::Result<Exit> {
-    let tools = [SOURCE, BUILD, &install::compilers(project), GUEST].concat();
+    let tools = [&install::for_tests(project)[..], GUEST].concat();
     let rows: Vec<Row> = tools.iter().map(|&tool| row(project, tool)).collect();
     let line = install::line(project, &tools);
     if project.opts.format == Format::Json {
@@ -57,8 +57,8 @@ fn row(project: &Project, tool: Tool) -> Row {
     };
     let packages = tool.packages(project);
     let package = match tool {
-        Tool::Bindgen => "cargo install bindgen-cli".to_owned(),
-        Tool::Rust if packages.is_empty() => "rustup component rust-src".to_owned(),
+        Tool::Bindgen if packages.is_empty() => "cargo install bindgen-cli".to_owned(),
+        _ if packages.is_empty() => format!("rustup component {}", tool.components().join(" ")),
         _ => packages.join(" "),
     };
     Row {

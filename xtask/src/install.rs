@@ -3,7 +3,7 @@
 //! The tools that the steps need: whether they are here, their Debian packages,
 //! and installing them.
 
-pub use tools::{BUILD, GUEST, SOURCE, Tool, compilers, for_build, program};
+pub use tools::{BUILD, GUEST, SOURCE, Tool, compilers, for_build, for_tests, program};
 
 mod tools;
 
@@ -23,7 +23,8 @@ use std::path::Path;
 struct Plan {
     missing: Vec<String>,
     packages: Vec<String>,
-    rust_src: bool,
+    /// Of rustup's toolchain.
+    components: Vec<&'static str>,
     bindgen: bool,
 }
 
@@ -31,7 +32,7 @@ fn plan(project: &Project, tools: &[Tool]) -> Plan {
     let mut plan = Plan {
         missing: Vec::new(),
         packages: Vec::new(),
-        rust_src: false,
+        components: Vec::new(),
         bindgen: false,
     };
     let mut packages = BTreeSet::new();
@@ -42,9 +43,12 @@ fn plan(project: &Project, tools: &[Tool]) -> Plan {
             } else {
                 reason
             });
-            packages.extend(tool.packages(project));
-            plan.rust_src |= tool == Tool::Rust && toolchain::rustup().is_some();
-            plan.bindgen |= tool == Tool::Bindgen;
+            let of_debian = tool.packages(project);
+            plan.bindgen |= tool == Tool::Bindgen && of_debian.is_empty();
+            packages.extend(of_debian);
+            if toolchain::rustup().is_some() {
+                plan.components.extend(tool.components());
+            }
         }
     }
     plan.packages = packages.into_iter().collect();
@@ -65,8 +69,9 @@ impl Plan {
         if !self.packages.is_empty() {
             parts.push(format!("sudo apt-get update && sudo {}", self.apt()));
         }
-        if self.rust_src {
-            parts.push("rustup component add rust-src".to_owned());
+        if !self.components.is_empty() {
+            let components = self.components.join(" ");
+            parts.push(format!("rustup component add {components}"));
         }
         if self.bindgen {
             parts.push(bindgen_install(project).dry());
@@ -166,8 +171,8 @@ fn install(project: &Project, plan: &Plan, root: bool) -> anyhow::Result<()> {
         }
         step.ok();
     }
-    if plan.rust_src {
-        rust_src(project, &log, root)?;
+    if !plan.components.is_empty() {
+        components(project, &plan.components, &log, root)?;
     }
     if plan.bindgen {
         let version = project.base.bindgen.as_deref().unwrap_or_default();
@@ -181,15 +186,17 @@ fn install(project: &Project, plan: &Plan, root: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The library sources of rustup's rustc; where rustup cannot get them, Debian's pair.
-fn rust_src(project: &Project, log: &Path, root: bool) -> anyhow::Result<()> {
-    let step = Step::new("install", "rust-src").log(log);
+/// Parts of rustup's toolchain; where rustup cannot get the library sources,
+/// Debian's compiler and the sources that fit it.
+fn components(project: &Project, names: &[&str], log: &Path, root: bool) -> anyhow::Result<()> {
+    let step = Step::new("install", names.join(" ")).log(log);
     let rustup = toolchain::rustup().context("rustup is gone")?;
     let added = Cmd::new(rustup)
-        .args(["component", "add", "rust-src"])
+        .args(["component", "add"])
+        .args(names)
         .dir(&project.root)
         .run(log);
-    if added.is_err() && known("rustc-web") {
+    if added.is_err() && names.contains(&"rust-src") && known("rustc-web") {
         let apt = if root {
             Cmd::new("apt-get")
         } else {
@@ -204,7 +211,7 @@ fn rust_src(project: &Project, log: &Path, root: bool) -> anyhow::Result<()> {
         ])
         .run(log)?;
     } else {
-        added.context("cannot get the library sources of rustc")?;
+        added.with_context(|| format!("cannot get {} from rustup", names.join(", ")))?;
     }
     step.ok();
     Ok(())

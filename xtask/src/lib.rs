@@ -6,6 +6,7 @@
 pub mod artifact;
 pub mod exit;
 pub mod hash;
+pub mod lint;
 pub mod lock;
 pub mod opts;
 pub mod project;

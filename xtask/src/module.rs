@@ -5,6 +5,8 @@
 mod command;
 mod kdir;
 
+pub use command::saved as saved_command;
+
 use crate::artifact::{Kernel, Module};
 use crate::build;
 use crate::exit::{self, Exit};

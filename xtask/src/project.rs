@@ -229,6 +229,9 @@ impl Project {
             "module-build",
             "initramfs",
             "images",
+            "boot",
+            "programs",
+            "lint",
             "tmp",
         ]
         .map(|name| self.cache.join(name))
@@ -263,6 +266,11 @@ impl Project {
     /// An initramfs by the hash of its content.
     pub fn initramfs(&self, hash: &str) -> PathBuf {
         self.cache.join("initramfs").join(format!("{hash}.cpio"))
+    }
+
+    /// What clippy or rustdoc said, by the hash of what was asked.
+    pub fn lint(&self, hash: &str) -> PathBuf {
+        self.cache.join("lint").join(format!("{hash}.json"))
     }
 
     /// The guest programs by the hash of their sources.

@@ -114,10 +114,12 @@ fn read(file: &Path) -> anyhow::Result<Suites> {
         .with_context(|| format!("cannot parse {}", file.display()))
 }
 
-/// The suite of this name, or a usage error that names those there are.
-pub fn find<'a>(suites: &'a Suites, name: &str) -> anyhow::Result<&'a Suite> {
+/// The suite of this name, or a usage error that names those there are, and
+/// what else could have been asked for.
+pub fn find<'a>(suites: &'a Suites, name: &str, else_known: &[&str]) -> anyhow::Result<&'a Suite> {
     suites.get(name).ok_or_else(|| {
-        let known: Vec<_> = suites.keys().map(String::as_str).collect();
+        let names = suites.keys().map(String::as_str);
+        let known: Vec<_> = names.chain(else_known.iter().copied()).collect();
         exit::error(
             Exit::Usage,
             format!("no suite \"{name}\"; known are: {}", known.join(", ")),
@@ -149,7 +151,8 @@ mod tests {
 
     #[test]
     fn an_unknown_suite_is_a_usage_error() {
-        let error = find(&Suites::new(), "nope").unwrap_err();
+        let error = find(&Suites::new(), "nope", &["host"]).unwrap_err();
         assert_eq!(exit::of(&error), Exit::Usage);
+        assert!(error.to_string().ends_with("known are: host"), "{error}");
     }
 }

@@ -21,6 +21,7 @@ use crate::guest_tools;
 use crate::host_tests;
 use crate::install;
 use crate::ktap::Outcome;
+use crate::lint;
 use crate::opts::{Accel, Format, TestArgs};
 use crate::part::{self, Case, Part};
 use crate::patch;
@@ -33,9 +34,13 @@ use crate::verdict;
 use crate::vm::Vm;
 
 /// The suites that are meant when none is named.
-const DEFAULT: [&str; 3] = [FIRST, "images", "uncached"];
+const DEFAULT: [&str; 4] = [FIRST, "images", "fs", "uncached"];
 /// The one with which go the host tests.
 const FIRST: &str = "smoke";
+
+/// What goes with it, in this order, and may be asked for by name: the host
+/// tests, and checks of the patches, of their Rust code and of the verbs.
+const CHECKS: &[&str] = &["host", "patch-check", "compile-fail", "style", "contract"];
 
 /// Runs what was asked for, prints the result, gives the exit code.
 pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
@@ -53,22 +58,20 @@ pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
         };
         names.extend(DEFAULT[..count].iter().map(|name| name.to_string()));
     }
-    let chosen: Vec<(&str, &Suite)> = names
-        .iter()
-        .map(|name| Ok((name.as_str(), suites::find(&suites, name)?)))
-        .collect::<anyhow::Result<_>>()?;
-
-    let mut parts = Vec::new();
-    if names.iter().any(|name| name == FIRST) && args.filter.is_none() {
-        // The host tests run QEMU and e2fsprogs as well.
-        install::ensure(
-            project,
-            &[install::GUEST, &install::for_build(project)].concat(),
-        )?;
-        parts.push(host_tests::run(project)?);
-        parts.extend(checks(project, args));
+    for name in &names {
+        if !CHECKS.contains(&name.as_str()) {
+            suites::find(&suites, name, CHECKS)?;
+        }
     }
-    for (name, suite) in chosen {
+    let everything = names.iter().any(|name| name == FIRST) && args.filter.is_none();
+    let mut parts = Vec::new();
+    for check in CHECKS {
+        if everything || names.iter().any(|name| name == check) {
+            parts.extend(self::check(project, args, check)?);
+        }
+    }
+    for name in names.iter().filter(|name| suites.contains_key(*name)) {
+        let suite = suites::find(&suites, name, CHECKS)?;
         let again = repeat(project, args, name);
         parts.push(part(&full_name(project, name), &again, |_| {
             in_guest(project, args, name, suite)
@@ -87,55 +90,69 @@ fn part(name: &str, again: &str, run: impl FnOnce(Instant) -> anyhow::Result<Par
     })
 }
 
-/// The checks that go with the default suite.
-fn checks(project: &Project, args: &TestArgs) -> Vec<Part> {
-    let again = repeat(project, args, FIRST);
-    let mut parts = vec![part("patch check", "cargo xtask patch check", |begin| {
-        let step = Step::new("test", "patch check");
-        let checked = patch::check(project, &fetch::run(project)?)?;
-        step.ok();
-        let reason = format!("{} patches make the round trip", checked.patches);
-        let seconds = begin.elapsed().as_secs_f64();
-        Ok(Part::of_check(
-            "patch check",
-            "cargo xtask patch check",
-            seconds,
-            Ok(reason),
-        ))
-    })];
-    if project.base.module {
-        parts.push(part("compile-fail", &again, |begin| {
-            let step = Step::new("test", "compile-fail");
-            let results = compile_fail::run(project)?;
-            let cases = results.into_iter().map(|result| Case {
-                name: result.name,
-                outcome: match result.failure {
-                    None => Outcome::Passed,
-                    Some(_) => Outcome::Failed,
-                },
-                output: result
-                    .failure
-                    .iter()
-                    .flat_map(|text| text.lines())
-                    .map(str::to_owned)
-                    .collect(),
-                seconds: Some(result.elapsed.as_secs_f64()),
-            });
-            let cases = cases.collect();
-            let seconds = begin.elapsed().as_secs_f64();
-            let part = Part::of_cases("compile-fail", &again, seconds, cases);
-            step.end(part.word());
-            Ok(part)
-        }));
+/// One of the checks; none where the base has nothing to check.
+fn check(project: &Project, args: &TestArgs, name: &str) -> anyhow::Result<Option<Part>> {
+    let again = repeat(project, args, name);
+    if !project.base.module && ["compile-fail", "style"].contains(&name) {
+        return Ok(None);
     }
-    parts.push(part("exec and boot", &again, |_| {
-        chain::ready(project)?;
-        contract::run(project, &flags(project), &again)
-    }));
-    parts
+    // The host tests run QEMU and e2fsprogs as well.
+    install::ensure(
+        project,
+        &[install::GUEST, &install::for_tests(project)].concat(),
+    )?;
+    Ok(Some(match name {
+        "host" => host_tests::run(project)?,
+        "patch-check" => part("patch check", &again, |begin| round_trip(project, begin)),
+        "compile-fail" => part(name, &again, |begin| misuses(project, &again, begin)),
+        "style" => part(lint::NAME, &again, |_| lint::run(project, &again)),
+        _ => part("exec and boot", &again, |_| {
+            let ready = chain::ready(project)?;
+            contract::run(project, &ready.kernel, &flags(project), &again)
+        }),
+    }))
+}
+
+/// The patches make the round trip.
+fn round_trip(project: &Project, begin: Instant) -> anyhow::Result<Part> {
+    const NAME: &str = "patch check";
+    let step = Step::new("test", NAME);
+    let checked = patch::check(project, &fetch::run(project)?)?;
+    step.ok();
+    let reason = format!("{} patches make the round trip", checked.patches);
+    let seconds = begin.elapsed().as_secs_f64();
+    Ok(Part::of_check(
+        NAME,
+        "cargo xtask patch check",
+        seconds,
+        Ok(reason),
+    ))
+}
+
+/// The compiler refuses what the abstractions forbid.
+fn misuses(project: &Project, again: &str, begin: Instant) -> anyhow::Result<Part> {
+    let step = Step::new("test", "compile-fail");
+    let case = |result: compile_fail::CaseResult| Case {
+        name: result.name,
+        outcome: match result.failure {
+            None => Outcome::Passed,
+            Some(_) => Outcome::Failed,
+        },
+        output: (result.failure.iter())
+            .flat_map(|text| text.lines())
+            .map(str::to_owned)
+            .collect(),
+        seconds: Some(result.elapsed.as_secs_f64()),
+    };
+    let cases = compile_fail::run(project)?.into_iter().map(case).collect();
+    let seconds = begin.elapsed().as_secs_f64();
+    let part = Part::of_cases("compile-fail", again, seconds, cases);
+    step.end(part.word());
+    Ok(part)
 }
 
 fn list(suites: &Suites) -> anyhow::Result<Exit> {
+    println!("with {FIRST}, and by name: {}", CHECKS.join(", "));
     for (name, suite) in suites {
         println!("{name:<10} {}  [{}]", suite.about, suite.flavors.join(", "));
     }

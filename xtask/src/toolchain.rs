@@ -188,6 +188,30 @@ pub fn rustc(project: &Project) -> Found<PathBuf> {
     Found::No(reasons.join("; "))
 }
 
+/// The programs beside rustc that judge its sources.
+pub const STYLE: &[&str] = &["rustfmt", "clippy-driver", "rustdoc"];
+
+/// The folder with rustc and all of them.
+pub fn style(project: &Project) -> Found<PathBuf> {
+    let rustc = match rustc(project) {
+        Found::Yes(rustc) => rustc,
+        Found::No(reason) => return Found::No(reason),
+    };
+    let missing: Vec<_> = STYLE
+        .iter()
+        .filter(|name| !rustc.with_file_name(name).is_file())
+        .copied()
+        .collect();
+    match missing.is_empty() {
+        true => Found::Yes(rustc.with_file_name("")),
+        false => Found::No(format!(
+            "{} has no {} beside it",
+            rustc.display(),
+            missing.join(", ")
+        )),
+    }
+}
+
 /// Candidates: rustup's default toolchain, then what the system has.
 fn rustcs(project: &Project) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -229,10 +253,15 @@ fn library(rustc: &Path) -> PathBuf {
     sysroot.join("lib/rustlib/src/rust/library")
 }
 
+/// The minor version of bindgen that the base wants: `0.71`
+pub fn bindgen_minor(project: &Project) -> &str {
+    let wanted = project.base.bindgen.as_deref().unwrap_or("0.71.1");
+    wanted.rsplit_once('.').map_or(wanted, |(minor, _)| minor)
+}
+
 /// A bindgen of the base's minor version.
 pub fn bindgen(project: &Project) -> Found<PathBuf> {
-    let wanted = project.base.bindgen.as_deref().unwrap_or("0.71.1");
-    let minor = wanted.rsplit_once('.').map_or(wanted, |(minor, _)| minor);
+    let minor = bindgen_minor(project);
     let mut candidates: Vec<PathBuf> = Vec::new();
     candidates.extend(
         std::env::var_os("BINDGEN")

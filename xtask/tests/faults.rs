@@ -166,7 +166,9 @@ fi
 case $step in
 config) cp $all $out/.config;;
 build)
-	echo whole > $out/vmlinux; echo whole > $out/arch/x86/boot/bzImage; : > $out/modules.order
+	rm -f $out/vmlinux
+	if [ -e $LAB/big ]; then ln $LAB/big $out/vmlinux; else echo whole > $out/vmlinux; fi
+	echo whole > $out/arch/x86/boot/bzImage; : > $out/modules.order
 	mkdir -p $out/include/config $out/rust
 	echo 6.12.7 > $out/include/config/kernel.release
 	printf 'CONFIG_RUST=y\nCONFIG_RUSTC_VERSION_TEXT="rustc 1.95.0 (fake)"\n' > $out/include/config/auto.conf
@@ -266,6 +268,29 @@ fn a_full_disk_in_a_build_is_said_and_taken_up_by_the_next_run() {
         lab.write("full", "");
         builds(&lab);
     }
+}
+
+/// No room for what xtask itself writes: here a limit on the size of a file,
+/// which fails its writes as a full disk does.
+#[test]
+fn a_kernel_that_finds_no_room_is_not_half_published() {
+    let lab = with_compilers();
+    fs::write(lab.path("big"), vec![1; 4 << 20]).unwrap();
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 2048; exec {} --linux {} module",
+        env!("CARGO_BIN_EXE_xtask"),
+        lab.path("linux").display()
+    );
+    let output = lab.shell_with_fakes(&script).output().unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(
+        text.contains("vmlinux") && text.contains("File too large"),
+        "{text}"
+    );
+    assert!(!lab.path("cache/kernels").exists());
+    fs::remove_file(lab.path("big")).unwrap();
+    builds(&lab);
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn plant(root: &Path, entries: &[Entry]) -> Result<()> {
 
 fn has_attributes(entry: &Entry) -> bool {
     let is_open = matches!(entry.kind, Kind::File(_) | Kind::Directory);
-    is_open && entry.path.len() % 3 == 0
+    is_open && entry.path.len().is_multiple_of(3)
 }
 
 /// Writes the tree without extended attributes.

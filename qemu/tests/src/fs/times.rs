@@ -162,11 +162,11 @@ fn utimensat_permissions(env: &mut Env) -> Result<()> {
         let set = utimensat(CWD, &path, &times(1, 0), AtFlags::empty());
         fails("a time of a stranger's choice", set, Errno::PERM)?;
         // Who may write may touch.
-        utimensat(CWD, &path, &times(0, UTIME_NOW as i64), AtFlags::empty()).context("now")
+        utimensat(CWD, &path, &times(0, UTIME_NOW), AtFlags::empty()).context("now")
     })?;
     chmod(env.at("file"), Mode::from(0o644)).context("chmod")?;
     as_user(1000, 1000, &[], || {
-        let set = utimensat(CWD, &path, &times(0, UTIME_NOW as i64), AtFlags::empty());
+        let set = utimensat(CWD, &path, &times(0, UTIME_NOW), AtFlags::empty());
         fails("now, without the right to write", set, Errno::ACCESS)
     })
 }
