@@ -33,7 +33,7 @@ pub fn of_series(series: &Series) -> Vec<PathBuf> {
     for entry in &series.entries {
         paths.extend(entry.new_files.iter().map(|file| PathBuf::from(&file.path)));
     }
-    paths.into_iter().filter(is_rust).collect()
+    paths.into_iter().filter(|path| is_rust(path)).collect()
 }
 
 /// The files that the series changes by hunks.
@@ -48,7 +48,7 @@ fn changed(series: &Series) -> BTreeSet<PathBuf> {
     paths
 }
 
-fn is_rust(path: &PathBuf) -> bool {
+fn is_rust(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "rs")
 }
 
@@ -57,7 +57,7 @@ fn is_rust(path: &PathBuf) -> bool {
 pub fn formatted(project: &Project, checks: &Checks, series: &Series) -> anyhow::Result<Vec<Case>> {
     let tree = &checks.wanted.source.git;
     let mut files: Vec<(String, PathBuf)> = Vec::new();
-    for path in changed(series).into_iter().filter(is_rust) {
+    for path in changed(series).into_iter().filter(|path| is_rust(path)) {
         files.push((format!("linux/{}", path.display()), tree.join(&path)));
     }
     for entry in &series.entries {
@@ -110,7 +110,7 @@ pub fn bindings(project: &Project) -> anyhow::Result<Case> {
     let begin = Instant::now();
     let folder = project.module_sources();
     let mut complaints = Vec::new();
-    for path in files_below(&folder)?.into_iter().filter(is_rust) {
+    for path in files_below(&folder)?.into_iter().filter(|path| is_rust(path)) {
         let text = fs::read_to_string(folder.join(&path))?;
         for (n, line) in text.lines().enumerate() {
             let code = line.split("//").next().unwrap_or_default();
