@@ -219,12 +219,11 @@ impl<T: FileSystem> INode<T> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if more references are leaked than can be counted.
+    /// `EBUSY` for an inode that is being set up or goes out of use, `ENOMEM` if more references
+    /// are leaked than can be counted.
     pub fn grab(&self) -> Result<IRef<'_, T>> {
-        // SAFETY: The inode is in use.
-        if !unsafe { bindings::fs_ihold(self.as_ptr()) } {
-            return Err(ENOMEM);
-        }
+        // SAFETY: The inode is valid; the call looks at its state.
+        to_result(unsafe { bindings::fs_grab(self.as_ptr()) })?;
         // INVARIANT: The reference that was just taken.
         Ok(IRef {
             ptr: NonNull::from(self),
@@ -958,8 +957,7 @@ impl<T: FileSystem> Tables<T> {
             let sb = evicting.sb().as_ptr();
             let unlinked = evicting.is_unlinked();
             if unlinked {
-                // SAFETY: The superblock is valid. A last reference is not put while it is frozen
-                // for internal writes.
+                // SAFETY: The superblock is valid.
                 unsafe { bindings::sb_start_intwrite(sb) };
             } else {
                 // SAFETY: The inode is valid.
@@ -974,8 +972,10 @@ impl<T: FileSystem> Tables<T> {
                 unsafe { bindings::sb_end_intwrite(sb) };
             }
         }
-        // SAFETY: The inode is valid, has no pages, and nobody else uses it.
+        // SAFETY: The inode is valid, and nobody else uses it. What `evict` may have put into its
+        // page cache goes as well.
         unsafe {
+            bindings::truncate_inode_pages_final(ptr::addr_of_mut!((*inode).i_data));
             bindings::invalidate_inode_buffers(inode);
             bindings::clear_inode(inode);
         }
