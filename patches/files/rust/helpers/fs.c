@@ -4,10 +4,12 @@
 
 #include <linux/backing-dev.h>
 #include <linux/blkdev.h>
+#include <linux/buffer_head.h>
 #include <linux/cred.h>
 #include <linux/delayed_call.h>
 #include <linux/fs.h>
 #include <linux/fsnotify.h>
+#include <linux/mm.h>
 #include <linux/mnt_idmapping.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
@@ -73,10 +75,11 @@ bool rust_helper_fs_inode_is_new(struct inode *inode)
 
 /*
  * Inodes whose last reference was leaked survive evict_inodes(). Take them
- * off the hash and the writeback lists, so that nothing in the kernel reaches
- * them once the superblock is gone, and keep the module, whose code frees
- * them, for ever. The extra reference keeps each of them on s_inodes while
- * the list lock is dropped; it is never returned.
+ * off the hash and the writeback lists, and their pages and buffers from them,
+ * so that nothing in the kernel reaches them once the superblock is gone, and
+ * keep the module, whose code frees them, for ever. The extra reference keeps
+ * each of them on s_inodes while the list lock is dropped; it is never
+ * returned.
  */
 void rust_helper_fs_isolate_busy_inodes(struct super_block *sb)
 {
@@ -97,6 +100,8 @@ void rust_helper_fs_isolate_busy_inodes(struct super_block *sb)
 		remove_inode_hash(inode);
 		if (!list_empty(&inode->i_io_list))
 			inode_io_list_del(inode);
+		truncate_inode_pages(&inode->i_data, 0);
+		invalidate_inode_buffers(inode);
 		busy = true;
 
 		spin_lock(&sb->s_inode_list_lock);
@@ -143,11 +148,6 @@ struct timespec64 rust_helper_inode_set_ctime(struct inode *inode,
 					      time64_t sec, long nsec)
 {
 	return inode_set_ctime(inode, sec, nsec);
-}
-
-bool rust_helper_fs_is_named_directory(struct inode *inode)
-{
-	return S_ISDIR(inode->i_mode) && !hlist_empty(&inode->i_dentry);
 }
 
 bool rust_helper_IS_NOSEC(struct inode *inode)
@@ -259,14 +259,25 @@ dev_t rust_helper_fs_mkdev(unsigned int major, unsigned int minor)
 	return MKDEV(major, minor);
 }
 
-/* As fs_iget_locked(), for one more reference. */
-bool rust_helper_fs_ihold(struct inode *inode)
+/*
+ * As fs_iget_locked(), for one more reference. An inode that is being set up
+ * belongs to its maker alone. The last reference to one that is on its way out
+ * has been put: a second last one would free it twice.
+ */
+int rust_helper_fs_grab(struct inode *inode)
 {
-	if (unlikely(atomic_read(&inode->i_count) > INT_MAX / 2))
-		return false;
-	ihold(inode);
+	int err = 0;
 
-	return true;
+	spin_lock(&inode->i_lock);
+	if (unlikely(inode->i_state & (I_NEW | I_FREEING | I_WILL_FREE)))
+		err = -EBUSY;
+	else if (unlikely(atomic_read(&inode->i_count) > INT_MAX / 2))
+		err = -ENOMEM;
+	else
+		__iget(inode);
+	spin_unlock(&inode->i_lock);
+
+	return err;
 }
 
 /*

@@ -41,9 +41,16 @@ void *rust_helper_fs_iomap_private(struct iomap *iomap)
 	return container_of(iomap, struct iomap_iter, iomap)->private;
 }
 
+/*
+ * What iomap keeps for its folios must come back to iomap: others take it for
+ * buffers. So the inode has to be a regular file that is set up.
+ */
 int rust_helper_fs_iomap_zero_range(struct inode *inode, loff_t pos, loff_t len,
 				    const struct iomap_ops *ops)
 {
+	if (inode->i_mapping->a_ops->release_folio != iomap_release_folio)
+		return -EINVAL;
+
 	return iomap_zero_range(inode, pos, len, NULL, ops);
 }
 

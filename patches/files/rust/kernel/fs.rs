@@ -302,6 +302,10 @@ impl<T: FileSystem> FsType<T> {
     /// mount that is being set up, holds a reference to the module.
     #[doc(hidden)]
     pub unsafe fn register(&'static self, module: &'static ThisModule) -> Result<Registration<T>> {
+        // The C side stops the machine for such a name.
+        if T::NAME.as_bytes().contains(&b'.') {
+            return Err(EINVAL);
+        }
         let layout = core::alloc::Layout::new::<INode<T>>();
         // SAFETY: `NAME` is a nul-terminated string that is never freed.
         let cache = unsafe {

@@ -136,11 +136,10 @@ impl<'a, T: FileSystem> Negative<'a, T> {
     ///
     /// # Errors
     ///
-    /// `EEXIST` for a directory that has a name already.
+    /// `EPERM` for a directory: it has one name only.
     pub fn link(self, inode: IRef<'_, T>) -> Result<Created<'a>> {
-        // SAFETY: The inode is in use.
-        if unsafe { bindings::fs_is_named_directory(inode.as_ptr()) } {
-            return Err(EEXIST);
+        if inode.is_dir() {
+            return Err(EPERM);
         }
         // SAFETY: The dentry is negative, by the type invariant; the call consumes the reference.
         unsafe { bindings::d_instantiate(self.dentry.as_ptr(), inode.into_raw()) };

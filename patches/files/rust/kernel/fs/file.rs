@@ -168,7 +168,8 @@ impl<'k, T: FileSystem> Request<'k, T> {
         })
     }
 
-    /// Submits direct IO; returns the number of bytes, which is 0 if it goes on in the background.
+    /// Submits direct IO; returns the number of bytes, which is 0 if it goes on in the background,
+    /// and also if the page cache could not be passed by.
     ///
     /// # Safety
     ///
@@ -194,6 +195,10 @@ impl<'k, T: FileSystem> Request<'k, T> {
         if ret == -(bindings::EIOCBQUEUED as isize) {
             // INVARIANT: The IO has taken the request over.
             self.queued.set(true);
+            return Ok(0);
+        }
+        // A folio of the range cannot be dropped from the page cache now. Nothing was written.
+        if ret == -(bindings::ENOTBLK as isize) {
             return Ok(0);
         }
         to_count(ret)

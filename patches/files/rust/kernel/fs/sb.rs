@@ -129,12 +129,8 @@ impl<T: FileSystem> SuperBlock<T> {
 
     /// Lets nobody write any more, because of an error.
     pub fn force_read_only(&self) {
-        // Others may change other flags at the same time, as always with these.
         // SAFETY: The superblock is valid.
-        unsafe {
-            let flags = ptr::addr_of_mut!((*self.as_ptr()).s_flags);
-            flags.write_volatile(flags.read_volatile() | bindings::SB_RDONLY);
-        }
+        unsafe { set_flag(self.as_ptr(), bindings::SB_RDONLY, true) }
     }
 
     /// Says whether there are access control lists. Called while it is mounted or remounted.
@@ -143,7 +139,7 @@ impl<T: FileSystem> SuperBlock<T> {
     /// [`FreshINode::inherit_acl`](inode::FreshINode::inherit_acl) that applies the umask.
     pub fn set_posix_acl(&self, on: bool) {
         let on = on && cfg!(CONFIG_FS_POSIX_ACL);
-        // SAFETY: The superblock is valid; `s_umount` keeps others from changing the flags.
+        // SAFETY: The superblock is valid.
         unsafe { set_flag(self.as_ptr(), bindings::SB_POSIXACL, on) }
     }
 
@@ -191,17 +187,18 @@ impl<T: FileSystem> SuperBlock<T> {
 
 /// Sets or clears a flag of a superblock.
 ///
+/// Others may look at the flags at any time, and change other ones, as always with these: of two
+/// changes at the same time one may be lost.
+///
 /// # Safety
 ///
-/// `sb` is valid, and nobody else changes its flags.
+/// `sb` is valid.
 unsafe fn set_flag(sb: *mut bindings::super_block, flag: crate::ffi::c_ulong, on: bool) {
     // SAFETY: By the safety requirements.
     unsafe {
-        if on {
-            (*sb).s_flags |= flag;
-        } else {
-            (*sb).s_flags &= !flag;
-        }
+        let flags = ptr::addr_of_mut!((*sb).s_flags);
+        let old = flags.read_volatile();
+        flags.write_volatile(if on { old | flag } else { old & !flag });
     }
 }
 

@@ -48,7 +48,7 @@ impl<T: FileSystem> Held<'_, T, Excl> {
     ///
     /// # Errors
     ///
-    /// `EIO` if the last block cannot be read, `ENOMEM`.
+    /// `EIO` if the last block cannot be read, `EINVAL` for what is not a regular file, `ENOMEM`.
     pub fn zero_eof<M: Lookup<FileSystem = T>>(&self, end: Offset) -> Result {
         let page = PAGE_SIZE as Offset;
         let size = self.size();
@@ -78,8 +78,12 @@ impl<T: FileSystem> Held<'_, T, Excl> {
     ///
     /// # Errors
     ///
-    /// What `M` returns, `EIO` if a block that is covered in part cannot be read, `ENOMEM`.
+    /// What `M` returns, `EIO` if a block that is covered in part cannot be read, `EINVAL` for a
+    /// negative start or what is not a regular file, `ENOMEM`.
     pub fn zero_allocated<M: Alloc<FileSystem = T>>(&self, start: Offset, end: Offset) -> Result {
+        if start < 0 {
+            return Err(EINVAL);
+        }
         if start >= end {
             return Ok(());
         }
@@ -95,7 +99,8 @@ impl<T: FileSystem> Held<'_, T, Excl> {
         })
     }
 
-    /// Changes the size of a regular file to `size` bytes, with all that this means.
+    /// Changes the size of a regular file to `size` bytes, with all that this means. `truncate(2)`
+    /// leaves the times to the file system, so that they are updated here.
     ///
     /// # Errors
     ///
@@ -111,6 +116,7 @@ impl<T: FileSystem> Held<'_, T, Excl> {
             self.zero_eof::<A::Read>(size)?;
             // SAFETY: The inode is valid, and its lock is held exclusively.
             unsafe { bindings::truncate_setsize(inode, size) };
+            self.touch_mtime();
             self.mark_dirty();
             return Ok(());
         }
@@ -123,6 +129,7 @@ impl<T: FileSystem> Held<'_, T, Excl> {
         let _invalidating = unsafe { Invalidating::lock((*inode).i_mapping) };
         // SAFETY: The inode is valid, and both its locks are held.
         unsafe { bindings::truncate_setsize(inode, size) };
+        self.touch_mtime();
         self.mark_dirty();
         let _scope = NoFs::new();
         // Whatever is damaged has been reported; what could not be freed is lost until a check.
@@ -180,13 +187,16 @@ impl<T: FileSystem> Held<'_, T, Excl> {
     /// # Errors
     ///
     /// `EIO` if a block at the ends of the range cannot be read, `EFBIG` if the file cannot be that
-    /// big, `ENOMEM`.
+    /// big, `EINVAL` for a negative start, `ENOMEM`.
     pub fn zero_range<A: aops::Operations<FileSystem = T>>(
         &mut self,
         start: Offset,
         end: Offset,
         grow: bool,
     ) -> Result {
+        if start < 0 {
+            return Err(EINVAL);
+        }
         let size = self.size();
         self.drain_dio();
         if start < end.min(size) {

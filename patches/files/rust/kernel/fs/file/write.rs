@@ -77,7 +77,7 @@ pub enum SharedCheck<'k, T: FileSystem> {
 pub enum SharedSubmit<'k, T: FileSystem> {
     /// It was done, or is on its way.
     Done(WriteDone<'k>),
-    /// There is a hole in what is left to write.
+    /// There is a hole in what is left to write, or the page cache could not be passed by.
     Hole(Fill<'k, T>),
     /// What is left needs the exclusive lock. The lock is released.
     NeedsExcl(WriteReq<'k, T>),
@@ -284,19 +284,21 @@ impl<'k, T: FileSystem> Fill<'k, T> {
 
     /// Moves an append behind what others are appending at the moment.
     ///
-    /// Returns the request, without the lock, if it cannot go there: if it is no append, if it would
-    /// end behind the limit of the process or of the format, or if `start` is not on the boundary of
-    /// a page.
+    /// Returns the request, without the lock, if it cannot go there: if it is no append, if that is
+    /// in front of where it is now, if it would end behind the limit of the process or of the format,
+    /// or if `start` is not on the boundary of a page.
     pub fn append_at(self, start: Offset) -> core::result::Result<Self, WriteReq<'k, T>> {
         let req = &self.0.write.req;
+        if !self.is_append() || start < req.pos() || start & (PAGE_SIZE as Offset - 1) != 0 {
+            return Err(self.0.write);
+        }
         let mut count = req.len() as Offset;
         let whole = count;
         // SAFETY: The request is valid, and so is its file; `count` belongs to this call.
         let ret = unsafe {
             bindings::generic_write_check_limits((*req.iocb.as_ptr()).ki_filp, start, &mut count)
         };
-        if !self.is_append() || ret != 0 || count != whole || start & (PAGE_SIZE as Offset - 1) != 0
-        {
+        if ret != 0 || count != whole {
             return Err(self.0.write);
         }
         // SAFETY: The request is valid and ours.
@@ -399,6 +401,8 @@ impl<'k, T: FileSystem> Filled<'k, T> {
     ///
     /// `e`, unless earlier steps have written something.
     pub fn failed(self, e: crate::error::Error) -> Result<WriteDone<'k>> {
+        // SAFETY: The request is valid and ours. It ends where the earlier steps have.
+        unsafe { (*self.locked.write.req.iocb.as_ptr()).ki_pos = self.start };
         self.locked.write.answer(Err(e))
     }
 }
