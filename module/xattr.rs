@@ -320,11 +320,10 @@ fn store<'a>(
                 return Err(e);
             }
             inode.add_sectors(sectors(inode));
-            sb.bnew(number.into())
-                .inspect_err(|_| {
-                    inode.add_sectors(-sectors(inode));
-                    balloc::free(inode, number, 1);
-                })?
+            sb.bnew(number.into()).inspect_err(|_| {
+                inode.add_sectors(-sectors(inode));
+                balloc::free(inode, number, 1);
+            })?
         }
     };
     buffer.write(0, image.bytes())?;
@@ -348,7 +347,7 @@ fn share<'a>(
     if !(1..MAX_USERS).contains(&users) || !image.is_in(&buffer)? {
         return Ok(None);
     }
-    if old.is_none_or(|old| old.number() != block) {
+    if !old.is_some_and(|old| old.number() == block) {
         buffer.store_le32(REFCOUNT, users + 1)?;
         buffer.mark_dirty_inode(inode);
         inode.add_sectors(sectors(inode));
