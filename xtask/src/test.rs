@@ -20,6 +20,7 @@ use crate::guest::{self, Observer, Plan};
 use crate::host_tests;
 use crate::install;
 use crate::ktap::Outcome;
+use crate::mutants;
 use crate::opts::{Accel, Format, TestArgs};
 use crate::part::{self, Case, Part};
 use crate::patch;
@@ -58,6 +59,12 @@ pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
         .collect::<anyhow::Result<_>>()?;
 
     let mut parts = Vec::new();
+    if args.mutants && args.suites.is_empty() {
+        return Err(exit::error(
+            Exit::Usage,
+            "--mutants needs the name of a suite, such as uncached",
+        ));
+    }
     if names.iter().any(|name| name == FIRST) && args.filter.is_none() {
         // The host tests run QEMU and e2fsprogs as well.
         install::ensure(
@@ -69,6 +76,12 @@ pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
     }
     for (name, suite) in chosen {
         let again = repeat(project, args, name);
+        if args.mutants {
+            parts.push(part(&format!("mutants of {name}"), &again, |begin| {
+                mutants::run(project, args, name, suite, begin)
+            }));
+            continue;
+        }
         parts.push(part(&full_name(project, name), &again, |_| {
             in_guest(project, args, name, suite)
         }));
@@ -157,6 +170,11 @@ fn flags(project: &Project) -> Vec<String> {
         flags.push(format!("--tarball={}", tarball.display()));
     }
     flags.extend(opts.set.iter().map(|set| format!("--set={set}")));
+    flags.extend(
+        opts.without
+            .iter()
+            .map(|folder| format!("--without={folder}")),
+    );
     match opts.accel {
         Accel::Auto => {}
         Accel::Kvm => flags.push("--accel=kvm".to_owned()),
@@ -168,6 +186,16 @@ fn flags(project: &Project) -> Vec<String> {
 /// The command that runs this suite again, on the same kernel.
 fn repeat(project: &Project, args: &TestArgs, name: &str) -> String {
     let mut line = format!("cargo xtask {} test {name}", flags(project).join(" "));
+    if let Some(fs) = &args.fs {
+        line.push_str(&format!(" --fs {fs}"));
+    }
+    line.extend(args.seed.map(|seed| format!(" --seed {seed}")));
+    line.extend(args.ops.map(|ops| format!(" --ops {ops}")));
+    line.extend(args.seconds.map(|seconds| format!(" --seconds {seconds}")));
+    line.extend(args.off.iter().map(|off| format!(" --off {off}")));
+    if args.mutants {
+        line.push_str(" --mutants");
+    }
     if let Some(filter) = &args.filter {
         line.push_str(&format!(" --filter {filter}"));
     }
@@ -229,6 +257,13 @@ pub fn suite_run(
     let (inserted, files) = boot::module_files(module.filter(|_| suite.module));
     modules.extend(inserted);
     let mut argv = suite.program.clone();
+    if let Some(fs) = &args.fs {
+        argv.extend(["--fs".to_owned(), fs.clone()]);
+    }
+    argv.extend(args.seed.map(|seed| format!("seed={seed}")));
+    argv.extend(args.ops.map(|ops| format!("ops={ops}")));
+    argv.extend(args.seconds.map(|seconds| format!("seconds={seconds}")));
+    argv.extend(args.off.iter().map(|off| format!("off={off}")));
     if let Some(filter) = &args.filter {
         argv.push(format!("only={filter}"));
     }
