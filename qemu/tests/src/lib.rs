@@ -6,6 +6,7 @@
 pub mod case;
 pub mod compare;
 pub mod disk;
+pub mod exercise;
 pub mod images;
 pub mod job;
 pub mod kernel;
@@ -16,6 +17,7 @@ pub mod pattern;
 pub mod runner;
 pub mod rwf;
 pub mod smoke;
+pub mod stress;
 pub mod tree;
 pub mod uncached;
 pub mod walk;

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 use rext2_tests::job::Job;
-use rext2_tests::{compare, images, runner, rwf, smoke, uncached};
+use rext2_tests::{compare, exercise, images, runner, rwf, smoke, stress, uncached};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -34,11 +34,19 @@ fn run() -> Result<ExitCode> {
         let equal = compare::run(&job)?;
         return Ok(ExitCode::from(u8::from(!equal)));
     }
+    if job.suite == "stress-worker" {
+        stress::worker(&job)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let groups = match job.suite.as_str() {
         "smoke" => smoke::groups(&job)?,
         "images" => images::groups(&job)?,
         "uncached" => uncached::groups(&job)?,
-        other => bail!("unknown suite {other:?}; known are smoke, images, uncached and compare"),
+        "exercise" => exercise::groups(&job)?,
+        "stress" => stress::groups(&job)?,
+        other => bail!(
+            "unknown suite {other:?}; known are smoke, images, uncached, exercise, stress and compare"
+        ),
     };
     if let Some(name) = &job.case {
         return runner::run_case(&job, &groups, name);
