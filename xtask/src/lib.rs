@@ -45,6 +45,7 @@ pub mod images;
 pub mod initramfs;
 pub mod junit;
 pub mod ktap;
+pub mod mutants;
 pub mod part;
 pub mod qemu;
 pub mod report;

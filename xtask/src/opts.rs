@@ -66,6 +66,9 @@ pub struct Opts {
         help_heading = "Kernel"
     )]
     pub set: Vec<String>,
+    /// Leave out the patches below this folder of the base; may be given several times
+    #[arg(long, global = true, value_name = "FOLDER", help_heading = "Kernel")]
+    pub without: Vec<String>,
     /// Processor architecture
     #[arg(
         long,
@@ -218,18 +221,31 @@ pub struct TestArgs {
     /// Suites to run [default: smoke images uncached]
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,
-    /// Run only tests whose name contains this text
+    /// Run only tests whose name contains this text, or one of several with commas between
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
-    /// Suite fuzz: the seed of the first image
+    /// The seed of everything random
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
     /// Suite fuzz: how many images
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
-    /// The file system driver to test: rext2, or as a control ext2 or ext4
+    /// Suites exercise and stress: how many operations
+    #[arg(long, value_name = "N")]
+    pub ops: Option<u64>,
+    /// Suite stress, and each race of suite uncached: how long
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: Option<f64>,
+    /// Suites exercise and stress: leave these operations out
+    #[arg(long, value_name = "NAME,…")]
+    pub off: Option<String>,
+    /// The file system driver to test: rext2, or as a control ext2, ext4 or xfs
     #[arg(long, value_name = "TYPE")]
     pub fs: Option<String>,
+    /// Break the kernel on purpose, once for each patch in patches/BASE/mutants, and demand that
+    /// the rows that the patch names fail; --filter takes the mutants whose name contains the text
+    #[arg(long)]
+    pub mutants: bool,
     /// Show the suites and their tests, and run none
     #[arg(long)]
     pub list: bool,

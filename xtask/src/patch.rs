@@ -88,6 +88,12 @@ fn apply_series(
 
 /// Writes the commits of the tree to the checkout, after proving that they come back.
 pub fn export(project: &Project, source: &Source) -> anyhow::Result<Series> {
+    if !project.opts.without.is_empty() {
+        return Err(exit::error(
+            Exit::Usage,
+            "--without would remove patch files here; export without it",
+        ));
+    }
     let _lock = lock::hold(project)?;
     export_locked(project, source).exit(Exit::Patch)
 }

@@ -115,6 +115,11 @@ impl Project {
         self.patches().join(&self.opts.base)
     }
 
+    /// Patches that break the kernel of the base on purpose.
+    pub fn mutants(&self) -> PathBuf {
+        self.base_patches().join("mutants")
+    }
+
     /// The programs that the compiler must reject.
     pub fn compile_fail(&self) -> PathBuf {
         self.patches().join("compile-fail")

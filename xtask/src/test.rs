@@ -22,6 +22,7 @@ use crate::host_tests;
 use crate::install;
 use crate::ktap::Outcome;
 use crate::lint;
+use crate::mutants;
 use crate::opts::{Accel, Format, TestArgs};
 use crate::part::{self, Case, Part};
 use crate::patch;
@@ -63,6 +64,12 @@ pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
             suites::find(&suites, name, CHECKS)?;
         }
     }
+    if args.mutants && args.suites.is_empty() {
+        return Err(exit::error(
+            Exit::Usage,
+            "--mutants needs the name of a suite, such as uncached",
+        ));
+    }
     let everything = names.iter().any(|name| name == FIRST) && args.filter.is_none();
     let mut parts = Vec::new();
     for check in CHECKS {
@@ -73,6 +80,12 @@ pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
     for name in names.iter().filter(|name| suites.contains_key(*name)) {
         let suite = suites::find(&suites, name, CHECKS)?;
         let again = repeat(project, args, name);
+        if args.mutants {
+            parts.push(part(&format!("mutants of {name}"), &again, |begin| {
+                mutants::run(project, args, name, suite, begin)
+            }));
+            continue;
+        }
         parts.push(part(&full_name(project, name), &again, |_| {
             in_guest(project, args, name, suite)
         }));
@@ -175,6 +188,11 @@ fn flags(project: &Project) -> Vec<String> {
         flags.push(format!("--tarball={}", tarball.display()));
     }
     flags.extend(opts.set.iter().map(|set| format!("--set={set}")));
+    flags.extend(
+        opts.without
+            .iter()
+            .map(|folder| format!("--without={folder}")),
+    );
     match opts.accel {
         Accel::Auto => {}
         Accel::Kvm => flags.push("--accel=kvm".to_owned()),
@@ -186,11 +204,16 @@ fn flags(project: &Project) -> Vec<String> {
 /// The command that runs this suite again, on the same kernel.
 fn repeat(project: &Project, args: &TestArgs, name: &str) -> String {
     let mut line = format!("cargo xtask {} test {name}", flags(project).join(" "));
-    let seed = args.seed.map(|seed| format!(" --seed {seed}"));
-    let count = args.count.map(|count| format!(" --count {count}"));
-    line.extend(seed.into_iter().chain(count));
     if let Some(fs) = &args.fs {
         line.push_str(&format!(" --fs {fs}"));
+    }
+    line.extend(args.seed.map(|seed| format!(" --seed {seed}")));
+    line.extend(args.count.map(|count| format!(" --count {count}")));
+    line.extend(args.ops.map(|ops| format!(" --ops {ops}")));
+    line.extend(args.seconds.map(|seconds| format!(" --seconds {seconds}")));
+    line.extend(args.off.iter().map(|off| format!(" --off {off}")));
+    if args.mutants {
+        line.push_str(" --mutants");
     }
     if let Some(filter) = &args.filter {
         line.push_str(&format!(" --filter {filter}"));
@@ -264,6 +287,9 @@ pub fn suite_run(
     }
     argv.extend(args.seed.map(|seed| format!("seed={seed}")));
     argv.extend(args.count.map(|count| format!("count={count}")));
+    argv.extend(args.ops.map(|ops| format!("ops={ops}")));
+    argv.extend(args.seconds.map(|seconds| format!("seconds={seconds}")));
+    argv.extend(args.off.iter().map(|off| format!("off={off}")));
     if let Some(filter) = &args.filter {
         argv.push(format!("only={filter}"));
     }

@@ -15,6 +15,7 @@ pub struct Job {
     pub fs: String,
     /// Run this case, `GROUP/NAME`, in this process and report nothing.
     pub case: Option<String>,
+    fs_given: bool,
     values: BTreeMap<String, String>,
 }
 
@@ -26,11 +27,15 @@ impl Job {
             suite: args.next().context("no suite is named")?,
             fs: "rext2".into(),
             case: None,
+            fs_given: false,
             values: BTreeMap::new(),
         };
         while let Some(arg) = args.next() {
             match arg.as_str() {
-                "--fs" => job.fs = args.next().context("--fs needs a file system type")?,
+                "--fs" => {
+                    job.fs = args.next().context("--fs needs a file system type")?;
+                    job.fs_given = true;
+                }
                 "--case" => job.case = Some(args.next().context("--case needs a name")?),
                 _ => match arg.split_once('=') {
                     Some((key, value)) => {
@@ -46,7 +51,9 @@ impl Job {
     /// The arguments that make the same request for one case.
     pub fn args_for(&self, case: &str) -> Vec<String> {
         let mut args = vec![self.suite.clone()];
-        args.extend(["--fs".into(), self.fs.clone()]);
+        if self.fs_given {
+            args.extend(["--fs".into(), self.fs.clone()]);
+        }
         args.extend(["--case".into(), case.into()]);
         args.extend(
             self.values
@@ -54,6 +61,11 @@ impl Job {
                 .map(|(key, value)| format!("{key}={value}")),
         );
         args
+    }
+
+    /// The file system type, if the request names one.
+    pub fn fs_given(&self) -> Option<&str> {
+        self.fs_given.then_some(self.fs.as_str())
     }
 
     /// The value of a key.

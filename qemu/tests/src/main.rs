@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 use rext2_tests::job::Job;
-use rext2_tests::{compare, dio, fs, images, runner, rwf, smoke, uncached};
+use rext2_tests::{compare, dio, exercise, fs, images, runner, rwf, smoke, stress, uncached};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -34,15 +34,19 @@ fn run() -> Result<ExitCode> {
         let equal = compare::run(&job)?;
         return Ok(ExitCode::from(u8::from(!equal)));
     }
+    if job.suite == "stress-worker" {
+        stress::worker(&job)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let groups = match job.suite.as_str() {
         "smoke" => smoke::groups(&job)?,
         "images" => images::groups(&job)?,
         "fs" => fs::groups(&job)?,
         "dio" => dio::groups(&job)?,
         "uncached" => uncached::groups(&job)?,
-        other => {
-            bail!("unknown suite {other:?}; known are smoke, images, fs, dio, uncached and compare")
-        }
+        "exercise" => exercise::groups(&job)?,
+        "stress" => stress::groups(&job)?,
+        other => bail!("unknown suite {other:?}; `cargo xtask test --list` shows the known ones"),
     };
     if let Some(name) = &job.case {
         return runner::run_case(&job, &groups, name);

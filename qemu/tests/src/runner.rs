@@ -54,10 +54,14 @@ pub fn run(job: &Job, groups: &[Group], out: impl Write) -> Result<bool> {
     Ok(good)
 }
 
-/// The cases whose full names contain `only`, and the groups that have any.
+/// The cases whose full names contain `only`, or one of the texts between its
+/// commas, and the groups that have any.
 fn selected<'a>(groups: &'a [Group], only: Option<&str>) -> Vec<(&'a Group, Vec<&'a Case>)> {
     let of_group = |group: &'a Group| {
-        let wanted = |case: &&Case| only.is_none_or(|part| full_name(group, case).contains(part));
+        let wanted = |case: &&Case| {
+            let name = full_name(group, case);
+            only.is_none_or(|only| only.split(',').any(|part| name.contains(part)))
+        };
         (group, group.cases.iter().filter(wanted).collect::<Vec<_>>())
     };
     let chosen = groups.iter().map(of_group);
@@ -222,6 +226,7 @@ mod tests {
         assert_eq!(count(Some("4k/")), [3]);
         assert_eq!(count(Some("read")), [2, 2]);
         assert_eq!(count(Some("1k/list")), [1]);
+        assert_eq!(count(Some("1k/list,4k/")), [1, 3]);
         assert!(count(Some("none")).is_empty());
     }
 

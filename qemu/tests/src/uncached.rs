@@ -19,7 +19,7 @@
 //! | W7 | none | zeroing by the file system itself is no use by somebody else |
 //! | W7b | 0 or 1 | ... but what it reads in to be zeroed was never marked |
 //! | W9 | 1 folio | a plain write is a user without the flag |
-//! | W12 | told, all on the slow device | elsewhere the end of writeback may come before the reader |
+//! | W12 | all | a plain read brings back what the end of writeback drops before it |
 //! | W14 | 0 or 1 | inline data is cleaned without writeback |
 //! | T5 | told, none after one more read | compaction may hold a folio as its writeback ends |
 //! | all writes, data=journal | told | jbd2 holds the buffers until it has emptied the journal |
@@ -32,12 +32,12 @@
 //! Other values: `seconds=` for each race, `cycles=` for W21, `seed=`.
 
 mod blocks;
-mod device;
-mod env;
+pub mod device;
+pub mod env;
 mod errors;
 pub mod fs;
 mod interface;
-mod map;
+pub mod map;
 mod model;
 mod pressure;
 mod races;

@@ -110,7 +110,10 @@ pub fn bindings(project: &Project) -> anyhow::Result<Case> {
     let begin = Instant::now();
     let folder = project.module_sources();
     let mut complaints = Vec::new();
-    for path in files_below(&folder)?.into_iter().filter(|path| is_rust(path)) {
+    for path in files_below(&folder)?
+        .into_iter()
+        .filter(|path| is_rust(path))
+    {
         let text = fs::read_to_string(folder.join(&path))?;
         for (n, line) in text.lines().enumerate() {
             let code = line.split("//").next().unwrap_or_default();

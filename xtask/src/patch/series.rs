@@ -72,7 +72,11 @@ impl Series {
         let listed: BTreeSet<&str> = names.iter().map(String::as_str).collect();
         for file in files_below(&folder)? {
             let name = file.to_string_lossy();
-            if name.ends_with(".patch") && !name.starts_with("files/") && !listed.contains(&*name) {
+            // What breaks the kernel on purpose belongs to no series.
+            let apart = ["files/", "mutants/"]
+                .iter()
+                .any(|folder| name.starts_with(folder));
+            if name.ends_with(".patch") && !apart && !listed.contains(&*name) {
                 mistakes.push(format!(
                     "{name} is not listed in series; list it or remove it"
                 ));
@@ -102,6 +106,16 @@ impl Series {
         }
         series.load_new_files(project, mistakes)?;
         series.check_subjects(mistakes);
+        for folder in &project.opts.without {
+            let below = format!("{}/", folder.trim_end_matches('/'));
+            let before = series.entries.len();
+            series
+                .entries
+                .retain(|entry| !entry.name.starts_with(&below));
+            if series.entries.len() == before {
+                mistakes.push(format!("--without {folder}: series lists nothing below it"));
+            }
+        }
         Ok(series)
     }
 

@@ -41,9 +41,8 @@ fn preallocates(fs: &Fs) -> bool {
     fs.fallocate != Fallocate::Nothing
 }
 
-/// W12: a plain read right behind the write sees the new data. Where it meets
-/// the end of writeback, either may win the folio, so only [`super::slow`] tells
-/// that it stays.
+/// W12: a plain read right behind the write sees the new data, and what it has
+/// read stays, also where it meets the end of writeback.
 fn read_back(env: &mut Env) -> Result<()> {
     let sample = env.cold(SMALL)?;
     for pos in (0..SMALL).step_by(PART) {
@@ -51,7 +50,8 @@ fn read_back(env: &mut Env) -> Result<()> {
         sample.check(2, pos..pos + PART as u64, PART, PLAIN)?;
     }
     sample.sync()?;
-    println!("{} pages stay", sample.cached()?.pages);
+    let pages = SMALL / PAGE;
+    same("pages in the cache", sample.settle(pages)?.pages, pages)?;
     sample.chill()?;
     sample.check(2, 0..SMALL, PART, PLAIN)
 }

@@ -4,7 +4,7 @@
 //! is refused with which error, and that nothing else changes.
 
 use super::env::{Env, LARGE, PAGE, PART, PLAIN, Sample, UNCACHED, read_at, same, write_at};
-use super::raw::{self, Request};
+use super::raw::{self, Request, Ring};
 use super::{Row, of_each_driver};
 use crate::pattern;
 use crate::walk::Aligned;
@@ -23,6 +23,7 @@ pub const ROWS: &[Row] = &[
     Row::new("P12-length-0", nothing).on(of_each_driver),
     Row::new("P13-access-mode", access_mode).on(of_each_driver),
     Row::new("P14-io_uring", io_uring).on(of_each_driver),
+    Row::new("P14-aio", aio).on(of_each_driver),
     Row::new("P15-noreuse", noreuse).on(of_each_driver),
 ];
 
@@ -200,6 +201,7 @@ const REQUESTS: [Request; 6] = [
 /// P14: io_uring passes the flag on, from the caller and from a worker.
 fn io_uring(env: &mut Env) -> Result<()> {
     let cold = env.cold(SIZE)?;
+    let mut ring = Ring::new().context("no io_uring")?;
     for in_worker in [false, true] {
         for (pass, request) in (2..).zip(REQUESTS) {
             let what = format!("{request:?}, in a worker: {in_worker}");
@@ -209,8 +211,8 @@ fn io_uring(env: &mut Env) -> Result<()> {
                 if write {
                     pattern::fill(pass, pos, &mut bytes);
                 }
-                let flags = UNCACHED.bits() as i32;
-                let got = raw::uring(&cold.file, request, &mut bytes, pos, flags, in_worker)
+                let got = ring
+                    .run(&cold.file, request, &mut bytes, pos, UNCACHED, in_worker)
                     .context(format!("{what}: io_uring fails"))?;
                 same(&what, got, Ok(PART))?;
                 // Each of the three reads follows what was there before.
@@ -227,12 +229,40 @@ fn io_uring(env: &mut Env) -> Result<()> {
     refused_by_uring()
 }
 
+/// P14: so does io_submit(2).
+fn aio(env: &mut Env) -> Result<()> {
+    let cold = env.cold(SIZE)?;
+    for (write, id) in [(false, 1), (true, 2), (false, 2)] {
+        for pos in (0..SIZE).step_by(PART) {
+            let mut bytes = vec![0; PART];
+            if write {
+                pattern::fill(id, pos, &mut bytes);
+            }
+            let got = raw::aio(&cold.file, write, &mut bytes, pos, UNCACHED);
+            same("the length", got.context("aio fails")?, Ok(PART))?;
+            pattern::check(id, pos, &bytes)?;
+        }
+        cold.dropped(env, 0)?;
+    }
+    Ok(())
+}
+
+/// On a file without support io_submit(2) answers the error.
+pub fn refused_by_aio() -> Result<()> {
+    let memory = super::unsupported::memory()?;
+    for write in [false, true] {
+        let got = raw::aio(&memory.file, write, &mut [0; 100], 0, UNCACHED);
+        same("aio", got.context("aio fails")?, Err(Errno::OPNOTSUPP))?;
+    }
+    Ok(())
+}
+
 /// On a file without support the completion brings the error.
 pub fn refused_by_uring() -> Result<()> {
     let memory = super::unsupported::memory()?;
+    let mut ring = Ring::new().context("no io_uring")?;
     for request in REQUESTS {
-        let flags = UNCACHED.bits() as i32;
-        match raw::uring(&memory.file, request, &mut [0; 100], 0, flags, false) {
+        match ring.run(&memory.file, request, &mut [0; 100], 0, UNCACHED, false) {
             Ok(got) => same(&format!("{request:?}"), got, Err(Errno::OPNOTSUPP))?,
             Err(error) => bail!("{request:?}: io_uring fails: {error}"),
         }

@@ -44,6 +44,14 @@ impl Mapping {
         Ok(bytes)
     }
 
+    /// Stores bytes.
+    pub fn fill(&self, pos: u64, bytes: &[u8]) -> Result<()> {
+        self.0
+            .get_slice(pos as usize, bytes.len())?
+            .copy_from(bytes);
+        Ok(())
+    }
+
     /// The word at a multiple of 8.
     pub fn word(&self, pos: u64) -> Result<u64> {
         let slice = self.0.as_volatile_slice();

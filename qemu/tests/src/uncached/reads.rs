@@ -21,6 +21,7 @@ pub const ROWS: &[Row] = &[
     Row::new("R4-plain-read-keeps", plain_read_keeps),
     Row::new("R5-nowait", nowait),
     Row::new("R6-mapped-stay", mapped_stay),
+    Row::new("R6b-unmapped-stay", unmapped_stay),
     Row::new("R6c-private-copy", private_copy),
     Row::new("R7-faulted-stay", faulted_stay),
     Row::new("R7b-sendfile-keeps", sendfile_keeps),
@@ -172,8 +173,8 @@ fn map_leftovers(sample: &Sample, kind: Kind) -> Result<Mapping> {
 /// Where the fault is.
 const FAULT: u64 = PART as u64 + 4 * PAGE;
 
-/// R6, R6b: mapped folios stay, with their contents, and stay ordinary after
-/// the mapping is gone.
+/// R6: mapped folios stay, with their contents, and stay ordinary after the
+/// mapping is gone.
 fn mapped_stay(env: &mut Env) -> Result<()> {
     let sample = env.cold(LARGE)?;
     let mapping = map_leftovers(&sample, Kind::ReadOnly)?;
@@ -191,6 +192,20 @@ fn mapped_stay(env: &mut Env) -> Result<()> {
     drop(mapping);
     sample.check(1, 0..LARGE, 1 << 20, UNCACHED)?;
     same("pages after the mapping", sample.cached()?.pages, stay)
+}
+
+/// R6b: so do folios whose mapping is gone before an uncached read finds them.
+fn unmapped_stay(env: &mut Env) -> Result<()> {
+    let sample = env.cold(LARGE)?;
+    drop(map_leftovers(&sample, Kind::ReadOnly)?);
+    sample.check(1, 0..LARGE, 1 << 20, UNCACHED)?;
+    let stay = sample.cached()?.pages;
+    println!("{stay} pages stay");
+    same("the faulted page", sample.cached_in(FAULT, PAGE)?.pages, 1)?;
+    if !env.fs.large_folios {
+        same("pages in the cache", stay, 15)?;
+    }
+    Ok(())
 }
 
 /// R6c: a private copy of a page outlives the page.

@@ -5,7 +5,7 @@
 use super::device::{self, Class};
 use super::env::{PAGE, PART, PLAIN, Sample, UNCACHED, read_at, same, write_at};
 use super::fs;
-use super::interface::{refused_by, refused_by_uring};
+use super::interface::{refused_by, refused_by_aio, refused_by_uring};
 use crate::case::Case;
 use crate::job::Job;
 use crate::mount::{Mount, ROOT};
@@ -41,15 +41,20 @@ pub fn cases(supported: bool) -> Vec<Case> {
             refused_ends(one.into(), other.into())
         }),
         Case::new("P14-io_uring", |_: &Job| refused_by_uring()),
+        Case::new("P14-aio", |_: &Job| refused_by_aio()),
     ];
-    cases.push(match supported {
-        true => Case::new("P1-block-device", |_: &Job| block_device()),
-        false => Case::new("P3-block-device", |_: &Job| {
+    if !supported {
+        cases.push(Case::new("P3-block-device", |_: &Job| {
             let device = device::ready(Class::Hardirq, first())?;
             let file = File::options().read(true).write(true).open(device);
             refused_by(&sample(file.context("cannot open a device")?.into()), true)
-        }),
-    });
+        }));
+        return cases;
+    }
+    for class in [Class::Hardirq, Class::Inline] {
+        let name = format!("P1-block-device-{}", class.name());
+        cases.push(Case::new(name, move |_: &Job| block_device(class)));
+    }
     cases
 }
 
@@ -129,8 +134,8 @@ fn overlay() -> Result<()> {
 }
 
 /// P1 on a block device: uncached like a file of a file system.
-fn block_device() -> Result<()> {
-    let path = device::ready(Class::Hardirq, first())?;
+fn block_device(class: Class) -> Result<()> {
+    let path = device::ready(class, first())?;
     let fd = open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .context(format!("cannot open {}", path.display()))?;
     let device = sample(fd);
