@@ -8,6 +8,7 @@ pub mod compare;
 pub mod dio;
 pub mod disk;
 pub mod fs;
+pub mod fuzz;
 pub mod images;
 pub mod job;
 pub mod kernel;

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 use rext2_tests::job::Job;
-use rext2_tests::{compare, dio, fs, images, runner, smoke};
+use rext2_tests::{compare, dio, fs, fuzz, images, runner, smoke};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -31,7 +31,8 @@ fn run() -> Result<ExitCode> {
         "images" => images::groups(&job)?,
         "fs" => fs::groups(&job)?,
         "dio" => dio::groups(&job)?,
-        other => bail!("unknown suite {other:?}; known are smoke, images, fs, dio and compare"),
+        "fuzz" => fuzz::groups(&job)?,
+        other => bail!("unknown suite {other:?}; known are smoke, images, fs, dio, fuzz and compare"),
     };
     if let Some(name) = &job.case {
         return runner::run_case(&job, &groups, name);
