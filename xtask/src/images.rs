@@ -30,7 +30,7 @@ pub struct Disk {
 /// Room for the largest file system of suite `fs`.
 const WORK_SIZE: usize = 64 << 20;
 /// Room for the files of 32 writers in suite `dio`.
-const LARGE_SIZE: u64 = 448 << 20;
+const LARGE_SIZE: u64 = 168 << 20;
 /// Room for the images of suite `fuzz`.
 const FUZZ_SIZE: u64 = 4 << 20;
 

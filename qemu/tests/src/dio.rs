@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Suite `dio`: direct writes by many at once, on a device that takes 5 ms for
-//! each request, so that it shows whether they wait for one another.
+//! Suite `dio`: direct writes by many at once, on a device that takes 5 ms or more
+//! for each request, so that it shows whether they wait for one another.
 //!
 //! `times-*`: N writers, each with the same number of blocks of its own, take as
 //! long as one (within `tolerance=`, 15 % by default), for overwriting and for
@@ -32,10 +32,10 @@ const fn test(name: &'static str, run: fn(&mut Env, &Device) -> Result<()>) -> T
     Test { name, run }
 }
 
-/// Room for 32 writers of blocks of 1 MiB.
+/// Room for four blocks of 1 MiB by each of 32 writers.
 const LARGE: Recipe = Recipe {
     make: &["-N", "256", "-m", "0"],
-    mib: 440,
+    mib: 160,
     ..env::USUAL
 };
 

@@ -9,6 +9,7 @@ pub mod dio;
 pub mod disk;
 pub mod exercise;
 pub mod fs;
+pub mod fuzz;
 pub mod images;
 pub mod job;
 pub mod kernel;

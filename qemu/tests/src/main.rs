@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 use rext2_tests::job::Job;
-use rext2_tests::{compare, dio, exercise, fs, images, runner, rwf, smoke, stress, uncached};
+use rext2_tests::{compare, dio, exercise, fs, fuzz, images, runner, rwf, smoke, stress, uncached};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -43,6 +43,7 @@ fn run() -> Result<ExitCode> {
         "images" => images::groups(&job)?,
         "fs" => fs::groups(&job)?,
         "dio" => dio::groups(&job)?,
+        "fuzz" => fuzz::groups(&job)?,
         "uncached" => uncached::groups(&job)?,
         "exercise" => exercise::groups(&job)?,
         "stress" => stress::groups(&job)?,

@@ -19,6 +19,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 pub const TESTS: &[Test] = &[
     test("reader-of-extending-threads", |env, device| {
@@ -51,9 +52,13 @@ pub const TESTS: &[Test] = &[
     test("direct-and-buffered-writers", direct_and_buffered_writers),
 ];
 
+/// Time for a write: enough for others to come between, and for dm-delay to wait
+/// without a processor.
+const LATENCY_MS: u64 = 50;
+
 const LOAD: Load = Load {
     writers: 8,
-    count: 24,
+    count: 8,
     block: 4096,
     id: 2,
 };
@@ -116,6 +121,7 @@ fn watch(
             "it ends before its size of {size}"
         );
         check(start, &buffer.bytes()[..length]).context(format!("at size {size}"))?;
+        thread::sleep(Duration::from_millis(1));
     }
     Ok(last)
 }
@@ -129,7 +135,7 @@ fn watched(
 ) -> Result<()> {
     soil(env)?;
     direct::open(env, "file", OFlags::empty())?;
-    device.slow(5)?;
+    device.slow(LATENCY_MS)?;
     let (done, check) = (AtomicBool::new(false), &check);
     let written = thread::scope(|scope| -> Result<()> {
         let readers = [false, true].map(|direct| {
@@ -233,10 +239,10 @@ fn failed_overwrite(env: &mut Env, device: &Device, engine: Engine) -> Result<()
     put(&file, 1, 0..LOAD.end())?;
     fsync(&file).context("fsync")?;
     syncfs(&file).context("syncfs")?;
-    let (writer, index) = (3, 10);
+    let (writer, index) = (3, 5);
     let pos = LOAD.pos(writer, index);
     let start = place(&file, pos)?;
-    device.failing(start..start + LOAD.block as u64, 5)?;
+    device.failing(start..start + LOAD.block as u64, LATENCY_MS)?;
     let outcome = engine::run(env, engine, "file", &LOAD);
     device.quick()?;
     let outcome = outcome?;
@@ -269,10 +275,10 @@ fn failed_extension(env: &mut Env, device: &Device, engine: Engine) -> Result<()
     probe.all_done(&LOAD)?;
     let file = env.open("file", OFlags::RDWR)?;
     fsync(&file).context("fsync")?;
-    let start = place(&file, LOAD.pos(3, 10))?;
+    let start = place(&file, LOAD.pos(3, 5))?;
     ftruncate(&file, 0).context("truncate")?;
     syncfs(&file).context("syncfs")?;
-    device.failing(start..start + 4 * LOAD.block as u64, 5)?;
+    device.failing(start..start + 4 * LOAD.block as u64, LATENCY_MS)?;
     let outcome = engine::run(env, engine, "file", &LOAD);
     device.quick()?;
     let outcome = outcome?;
@@ -346,7 +352,7 @@ fn overwrites_while_truncated(env: &mut Env, device: &Device) -> Result<()> {
     let file = env.create("file")?;
     put(&file, 1, 0..LOAD.end())?;
     fsync(&file).context("fsync")?;
-    device.slow(1)?;
+    device.slow(LATENCY_MS)?;
     let done = AtomicBool::new(false);
     let ran = thread::scope(|scope| -> Result<()> {
         let cutter = scope.spawn(|| -> Result<()> {
@@ -357,7 +363,7 @@ fn overwrites_while_truncated(env: &mut Env, device: &Device) -> Result<()> {
             }
             Ok(())
         });
-        let outcome = (0..3).try_for_each(|_| {
+        let outcome = (0..2).try_for_each(|_| {
             engine::run(env, Engine::Threads, "file", &LOAD)?
                 .all_done(&LOAD)
                 .map(|_| ())
@@ -384,7 +390,7 @@ fn direct_and_buffered_writers(env: &mut Env, device: &Device) -> Result<()> {
     let file = env.create("file")?;
     put(&file, 1, 0..2 * LOAD.end())?;
     fsync(&file).context("fsync")?;
-    device.slow(1)?;
+    device.slow(LATENCY_MS)?;
     let around = BTreeSet::from([0, 2, 5, 7]);
     let block = LOAD.block as u64;
     let ran = thread::scope(|scope| -> Result<()> {

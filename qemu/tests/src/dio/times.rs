@@ -44,11 +44,16 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// Block and number of blocks of each writer.
-const SMALL: (usize, usize) = (4096, 24);
-const LARGE: (usize, usize) = (1 << 20, 12);
+const SMALL: (usize, usize) = (4096, 4);
+const LARGE: (usize, usize) = (1 << 20, 4);
 const WRITERS: [usize; 6] = [1, 2, 4, 8, 16, 32];
-/// The device's time for a write, unless `latency_ms=` says otherwise.
+/// The device's time for a write: the first, or more where the processors need
+/// so long for a request of each writer that they would be measured instead. Up
+/// to the second, dm-delay waits busily, and that takes one of them away.
 const LATENCY_MS: u64 = 5;
+const LATENCY_OF_TIMERS_MS: u64 = 50;
+/// The processors' share of that time.
+const SHARE: u32 = 10;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
@@ -65,7 +70,7 @@ fn compare(
     mode: Mode,
     (block, count): (usize, usize),
 ) -> Result<()> {
-    let one = |env: &Env, writers: usize| -> Result<Duration> {
+    let one = |env: &Env, writers: usize, latency: u64| -> Result<Duration> {
         let load = Load {
             writers,
             count,
@@ -74,7 +79,7 @@ fn compare(
         };
         prepare(env, device, mode, &load)?;
         let load = Load { id: 2, ..load };
-        device.slow(env.job.get_or("latency_ms", LATENCY_MS)?)?;
+        device.slow(latency)?;
         let outcome = engine::run(env, engine, "file", &load);
         device.quick()?;
         let elapsed = outcome?.all_done(&load)?;
@@ -113,13 +118,23 @@ fn judge(env: &Env, load: &Load) -> Result<()> {
 
 /// N writers take as long as one. A machine with other things to do makes each
 /// run longer and none shorter: the best of some counts.
-fn ratios(env: &Env, one: impl Fn(&Env, usize) -> Result<Duration>) -> Result<()> {
+fn ratios(env: &Env, one: impl Fn(&Env, usize, u64) -> Result<Duration>) -> Result<()> {
+    let round = one(env, 32, 0)? / SMALL.1 as u32;
+    let latency = match (SHARE * round).as_millis() as u64 {
+        0..=LATENCY_MS => LATENCY_MS,
+        more => more.max(LATENCY_OF_TIMERS_MS),
+    };
+    let latency = env.job.get_or("latency_ms", latency)?;
+    println!(
+        "{latency} ms for a request; 32 take the processors {:.1} ms",
+        round.as_secs_f64() * 1e3
+    );
     let tolerance: f64 = env.job.get_or("tolerance", 0.15)?;
     let tries: usize = env.job.get_or("tries", 4)?;
     let best = |writers: usize, enough: Duration| -> Result<Duration> {
         let mut best = Duration::MAX;
         for _ in 0..tries {
-            best = best.min(one(env, writers)?);
+            best = best.min(one(env, writers, latency)?);
             // Far off is no noise.
             if best <= enough || best > 2 * enough {
                 break;
@@ -152,7 +167,7 @@ fn ratios(env: &Env, one: impl Fn(&Env, usize) -> Result<Duration>) -> Result<()
 /// O_APPEND: each gets a range of its own, whoever comes first.
 fn appends(env: &mut Env, device: &Device) -> Result<()> {
     let (block, count) = SMALL;
-    let one = |env: &Env, writers: usize| -> Result<Duration> {
+    let one = |env: &Env, writers: usize, latency: u64| -> Result<Duration> {
         let load = Load {
             writers,
             count,
@@ -160,7 +175,7 @@ fn appends(env: &mut Env, device: &Device) -> Result<()> {
             id: 0,
         };
         prepare(env, device, Mode::Extend, &load)?;
-        device.slow(env.job.get_or("latency_ms", LATENCY_MS)?)?;
+        device.slow(latency)?;
         let elapsed = append(env, &load);
         device.quick()?;
         super::contents::judge_records(env, &load)?;

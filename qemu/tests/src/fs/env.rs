@@ -305,9 +305,15 @@ fn config() -> Result<&'static str> {
 
 /// Runs a tool; what it has printed.
 pub fn tool(name: &str, args: &[&str]) -> Result<String> {
+    tool_with(name, args, &[])
+}
+
+/// The same, with more in its environment.
+pub fn tool_with(name: &str, args: &[&str], environment: &[(&str, &str)]) -> Result<String> {
     let output = Command::new(format!("{TOOLS}/{name}"))
         .args(args)
         .env("MKE2FS_CONFIG", config()?)
+        .envs(environment.iter().copied())
         .output()
         .context(format!("cannot run {name}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
