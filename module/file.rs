@@ -45,7 +45,7 @@ use kernel::{
             SharedCheck, SharedSubmit, WriteDone, WriteReq,
         },
         lock::{Excl, Held},
-        INode, Offset,
+        nofs, INode, Offset,
     },
     prelude::*,
 };
@@ -193,13 +193,17 @@ fn reserve<'k>(
     }
     let start = fill.start();
     let range = (start, start.saturating_add_unsigned(fill.len() as u64));
-    growing.add(range)?;
+    nofs(|| growing.add(range))?;
     Ok(Ok((fill, range)))
 }
 
 /// Says that a write is not under way any more.
 fn retire(file: &INode<Rext2>, range: (Offset, Offset)) {
-    file.data().map().growing.remove(range);
+    {
+        let mut map = file.data().map();
+        map.growing.land(range);
+        map.growing.leave();
+    }
     file.sb().data().grown.notify_all();
 }
 
@@ -209,14 +213,15 @@ fn grow(filled: &Filled<'_, Rext2>, range: (Offset, Offset), end: Offset) {
     let grown = &file.sb().data().grown;
     let mut map = file.data().map();
     map.growing.done = map.growing.done.max(end);
-    map.growing.remove(range);
+    map.growing.land(range);
+    // Once, and not in the loop: those who wait would keep waking each other.
+    grown.notify_all();
     while let Some(first) = map.growing.first_below(end) {
         filled.grow_size(first.min(map.growing.done));
-        grown.notify_all();
         grown.wait(&mut map);
     }
     filled.grow_size(end);
-    grown.notify_all();
+    map.growing.leave();
 }
 
 impl Growing {
@@ -237,15 +242,22 @@ impl Growing {
             Some(place) => *place = range,
             None => self.flying.push(range, GFP_KERNEL)?,
         }
+        self.writers += 1;
         Ok(())
     }
 
     /// Takes a write off the list.
-    fn remove(&mut self, range: (Offset, Offset)) {
+    fn land(&mut self, range: (Offset, Offset)) {
         if let Some(place) = self.flying.iter_mut().find(|flying| **flying == range) {
             *place = NONE;
         }
-        if self.flying.iter().all(|flying| *flying == NONE) {
+    }
+
+    /// A writer has its answer. As long as one waits, the size may be less than what is done, and
+    /// the next append goes behind that.
+    fn leave(&mut self) {
+        self.writers = self.writers.saturating_sub(1);
+        if self.writers == 0 {
             self.done = 0;
         }
     }
