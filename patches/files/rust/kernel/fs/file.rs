@@ -168,7 +168,8 @@ impl<'k, T: FileSystem> Request<'k, T> {
         })
     }
 
-    /// Submits direct IO; returns the number of bytes, which is 0 if it goes on in the background.
+    /// Submits direct IO; returns the number of bytes, which is 0 if it goes on in the background. What
+    /// cannot pass by the page cache is left.
     ///
     /// # Safety
     ///
@@ -194,6 +195,11 @@ impl<'k, T: FileSystem> Request<'k, T> {
         if ret == -(bindings::EIOCBQUEUED as isize) {
             // INVARIANT: The IO has taken the request over.
             self.queued.set(true);
+            return Ok(0);
+        }
+        // The page cache could not be passed by: it holds what changes all the time. As if a mapping
+        // had sent the request back.
+        if ret == ENOTBLK.to_errno() as isize {
             return Ok(0);
         }
         to_count(ret)
