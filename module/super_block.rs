@@ -268,6 +268,10 @@ impl FileSystem for Rext2 {
         persist::write(inode, wait)
     }
 
+    fn sync_inode(inode: &INode<Self>) -> Result {
+        persist::sync(inode)
+    }
+
     fn evict(inode: Evicting<'_, Self>) {
         persist::evict(&inode);
     }
