@@ -912,6 +912,9 @@ impl<T: FileSystem> Tables<T> {
         let held = unsafe { Held::new(INode::from_raw(inode)) };
         if valid & bindings::ATTR_SIZE != 0 && size != held.size() {
             set_size(held, size)?;
+            // `truncate(2)` does not ask for it.
+            // SAFETY: As above.
+            unsafe { Held::<T, Excl>::new(INode::from_raw(inode)) }.touch_mtime();
         }
         // SAFETY: The arguments are those of the call, and the lock is held.
         unsafe { bindings::fs_setattr_copy(inode, attr) };
