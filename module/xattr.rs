@@ -320,11 +320,10 @@ fn store<'a>(
                 return Err(e);
             }
             inode.add_sectors(sectors(inode));
-            sb.bnew(number.into())
-                .inspect_err(|_| {
-                    inode.add_sectors(-sectors(inode));
-                    balloc::free(inode, number, 1);
-                })?
+            sb.bnew(number.into()).inspect_err(|_| {
+                inode.add_sectors(-sectors(inode));
+                balloc::free(inode, number, 1);
+            })?
         }
     };
     buffer.write(0, image.bytes())?;
