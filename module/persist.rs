@@ -90,9 +90,14 @@ pub(crate) fn write(inode: &INode<Rext2>, wait: bool) -> Result {
     Ok(())
 }
 
-/// Waits for what [`write`] has written without waiting: the block is still dirty then.
+/// Waits for what [`write`] has written without waiting: the block is still dirty then. So may be the
+/// block of attributes, of which only the first user has been told.
 pub(crate) fn sync(inode: &INode<Rext2>) -> Result {
     let sb = inode.sb();
+    match inode.data().file_acl() {
+        0 => {}
+        number => sb.bread(number.into())?.sync()?,
+    }
     let (block, _) = inode::location(sb.data(), u32::try_from(inode.ino())?)?;
     sb.bread(block)?.sync()
 }
