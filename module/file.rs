@@ -26,7 +26,8 @@
 //!    stored after it.
 //! 9. *The page cache* loses the range of the write before and after it. Who has mapped a page of the
 //!    same hole has allocated for it, and that block stays: as if the direct write had come first.
-//! 10. *No space* in the middle of a write fails all of it; what was allocated for it is freed.
+//! 10. *No space* for the data fails all of a write; what was allocated for it is freed. No space for
+//!     the blocks that lead to it makes it a short one.
 //!
 //! Writes below the size that find no hole may complete in the background. Those that allocate wait
 //! for the device, as there is something left to do.
@@ -45,7 +46,7 @@ use kernel::{
             SharedCheck, SharedSubmit, WriteDone, WriteReq,
         },
         lock::{Excl, Held},
-        INode, Offset,
+        nofs, INode, Offset,
     },
     prelude::*,
 };
@@ -133,15 +134,23 @@ fn write_shared<'k>(req: WriteReq<'k, Rext2>) -> Result<Outcome<'k>> {
 }
 
 /// Makes what was written part of the file, below its end.
-fn publish<'k>(filled: Filled<'k, Rext2>, blocks: Unpublished<'_>) -> Result<Outcome<'k>> {
-    let (_, end) = filled.range();
-    let published = blocks.publish(end);
-    filled.invalidate();
-    match published {
-        Ok(()) => filled.done(),
+fn publish<'k>(mut filled: Filled<'k, Rext2>, blocks: Unpublished<'_>) -> Result<Outcome<'k>> {
+    match publish_blocks(&mut filled, blocks) {
+        Ok(_) => filled.done(),
         Err(e) => filled.failed(e),
     }
     .map(Outcome::Done)
+}
+
+/// Makes the blocks of a write part of the file. Returns where the write ends, which it does early if
+/// there is no space for what leads to the rest.
+fn publish_blocks(filled: &mut Filled<'_, Rext2>, blocks: Unpublished<'_>) -> Result<Offset> {
+    let (start, end) = filled.range();
+    let published = blocks.publish(start, end);
+    filled.invalidate();
+    let end = published?;
+    filled.shorten(end);
+    Ok(end)
 }
 
 /// Writes behind the end of the file.
@@ -152,7 +161,7 @@ fn extend<'k>(fill: Fill<'k, Rext2>) -> Result<Outcome<'k>> {
         Err(req) => return Ok(Outcome::NeedsExcl(req)),
     };
     let mut blocks = Unpublished::new(file);
-    let filled = match fill.submit(&mut blocks) {
+    let mut filled = match fill.submit(&mut blocks) {
         Ok(Ok(filled)) => filled,
         Ok(Err(req)) => {
             retire(file, range);
@@ -164,13 +173,13 @@ fn extend<'k>(fill: Fill<'k, Rext2>) -> Result<Outcome<'k>> {
             return Err(e);
         }
     };
-    let (_, end) = filled.range();
-    let published = blocks.publish(end);
-    filled.invalidate();
-    if let Err(e) = published {
-        retire(file, range);
-        return filled.failed(e).map(Outcome::Done);
-    }
+    let end = match publish_blocks(&mut filled, blocks) {
+        Ok(end) => end,
+        Err(e) => {
+            retire(file, range);
+            return filled.failed(e).map(Outcome::Done);
+        }
+    };
     grow(&filled, range, end);
     filled.done().map(Outcome::Done)
 }
@@ -193,13 +202,17 @@ fn reserve<'k>(
     }
     let start = fill.start();
     let range = (start, start.saturating_add_unsigned(fill.len() as u64));
-    growing.add(range)?;
+    nofs(|| growing.add(range))?;
     Ok(Ok((fill, range)))
 }
 
 /// Says that a write is not under way any more.
 fn retire(file: &INode<Rext2>, range: (Offset, Offset)) {
-    file.data().map().growing.remove(range);
+    {
+        let mut map = file.data().map();
+        map.growing.land(range);
+        map.growing.leave();
+    }
     file.sb().data().grown.notify_all();
 }
 
@@ -209,14 +222,15 @@ fn grow(filled: &Filled<'_, Rext2>, range: (Offset, Offset), end: Offset) {
     let grown = &file.sb().data().grown;
     let mut map = file.data().map();
     map.growing.done = map.growing.done.max(end);
-    map.growing.remove(range);
+    map.growing.land(range);
+    // Once, and not in the loop: those who wait would keep waking each other.
+    grown.notify_all();
     while let Some(first) = map.growing.first_below(end) {
         filled.grow_size(first.min(map.growing.done));
-        grown.notify_all();
         grown.wait(&mut map);
     }
     filled.grow_size(end);
-    grown.notify_all();
+    map.growing.leave();
 }
 
 impl Growing {
@@ -237,15 +251,22 @@ impl Growing {
             Some(place) => *place = range,
             None => self.flying.push(range, GFP_KERNEL)?,
         }
+        self.writers += 1;
         Ok(())
     }
 
     /// Takes a write off the list.
-    fn remove(&mut self, range: (Offset, Offset)) {
+    fn land(&mut self, range: (Offset, Offset)) {
         if let Some(place) = self.flying.iter_mut().find(|flying| **flying == range) {
             *place = NONE;
         }
-        if self.flying.iter().all(|flying| *flying == NONE) {
+    }
+
+    /// A writer has its answer. As long as one waits, the size may be less than what is done, and
+    /// the next append goes behind that.
+    fn leave(&mut self) {
+        self.writers = self.writers.saturating_sub(1);
+        if self.writers == 0 {
             self.done = 0;
         }
     }

@@ -19,6 +19,8 @@ struct Freed<'a> {
     file: &'a INode<Rext2>,
     run: Extent,
     blocks: u64,
+    /// Why something stays in use.
+    result: Result,
 }
 
 impl Freed<'_> {
@@ -76,8 +78,8 @@ pub(crate) fn free_range(file: &INode<Rext2>, start: u64, end: u64) -> Result {
         file,
         run: Extent { start: 0, len: 0 },
         blocks: 0,
+        result: Ok(()),
     };
-    let mut result = Ok(());
 
     let direct = ondisk::DIRECT_BLOCKS as u64;
     for index in start.min(direct)..end.min(direct) {
@@ -95,28 +97,39 @@ pub(crate) fn free_range(file: &INode<Rext2>, start: u64, end: u64) -> Result {
         if block != 0 && start < base + covered && end > base {
             let from = start.max(base) - base;
             let to = (end - base).min(covered);
-            let whole = from == 0 && to == covered;
-            match free_tree(file, block, level, bits, from, to, &mut freed) {
-                Ok(true) => info.set_block(index, 0),
-                Ok(false) => {}
-                Err(e) => {
-                    // Nothing must lead to it through this file any more.
-                    if whole {
-                        info.set_block(index, 0);
-                    }
-                    result = Err(e);
-                }
+            if free_tree(block, level, bits, from, to, &mut freed) {
+                info.set_block(index, 0);
             }
         }
         base += covered;
     }
-    result
+    freed.result
 }
 
 /// Frees what lies below an indirect block from `start` to `end`, counted from the first block that
-/// it covers. Returns whether it was freed itself, as it is not needed any more.
+/// it covers. Returns whether nothing may lead to it any more: it was freed itself, as it is not
+/// needed, or it is damaged and all of it was to be freed.
 fn free_tree(
-    file: &INode<Rext2>,
+    block: u32,
+    level: u32,
+    bits: u32,
+    start: u64,
+    end: u64,
+    freed: &mut Freed<'_>,
+) -> bool {
+    let whole = start == 0 && end == 1 << (bits * level);
+    free_below(block, level, bits, start, end, freed).unwrap_or_else(|e| {
+        freed.result = Err(e);
+        whole
+    })
+}
+
+/// Does what [`free_tree`] does.
+///
+/// # Errors
+///
+/// `EIO` or `EUCLEAN` if the block itself is damaged.
+fn free_below(
     block: u32,
     level: u32,
     bits: u32,
@@ -124,10 +137,10 @@ fn free_tree(
     end: u64,
     freed: &mut Freed<'_>,
 ) -> Result<bool> {
+    let file = freed.file;
     check(file, block)?;
     let buffer = file.sb().bread(block.into())?;
     let below = bits * (level - 1);
-    let mut result = Ok(());
     let mut changed = false;
     for index in start >> below..end.div_ceil(1 << below) {
         let offset = 4 * index as usize;
@@ -139,15 +152,8 @@ fn free_tree(
             let base = index << below;
             let from = start.max(base) - base;
             let to = (end - base).min(1 << below);
-            match free_tree(file, child, level - 1, bits, from, to, freed) {
-                Ok(true) => {}
-                Ok(false) => continue,
-                Err(e) => {
-                    result = Err(e);
-                    if from != 0 || to != 1 << below {
-                        continue;
-                    }
-                }
+            if !free_tree(child, level - 1, bits, from, to, freed) {
+                continue;
             }
         } else {
             freed.add(child);
@@ -156,19 +162,18 @@ fn free_tree(
         changed = true;
     }
     let covered = 1u64 << (bits * level);
-    if (start == 0 && end == covered) || is_empty(&buffer, bits)? {
+    if (start == 0 && end == covered) || is_empty(&buffer, bits) {
         buffer.forget();
         freed.add(block);
-        result.map(|()| true)
-    } else {
-        if changed {
-            buffer.mark_dirty_inode(file);
-        }
-        result.map(|()| false)
+        return Ok(true);
     }
+    if changed {
+        buffer.mark_dirty_inode(file);
+    }
+    Ok(false)
 }
 
 /// Whether an indirect block leads to nothing.
-fn is_empty(buffer: &BufHead<'_>, bits: u32) -> Result<bool> {
-    Ok(buffer.find_set_bit(0, 32 << bits).is_none())
+fn is_empty(buffer: &BufHead<'_>, bits: u32) -> bool {
+    buffer.find_set_bit(0, 32 << bits).is_none()
 }

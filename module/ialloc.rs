@@ -229,8 +229,9 @@ fn group_for_dir(mount: &Mount, dir: &INode<Rext2>) -> Option<u32> {
     let enough = |group: &Group, inodes: u32, blocks: u32| {
         load(&group.free_inodes) >= inodes.max(1) && load(&group.free_blocks) >= blocks
     };
-    let at_top =
-        dir.ino() == u64::from(ondisk::ROOT_INO) || dir.data().flags() & inode_flags::TOPDIR != 0;
+    let at_top = mount.options.orlov()
+        && (dir.ino() == u64::from(ondisk::ROOT_INO)
+            || dir.data().flags() & inode_flags::TOPDIR != 0);
     let good = if at_top {
         // The one with the fewest directories of those that are not worse than the average.
         Iterator::chain(home..geo.groups, 0..home)

@@ -8,7 +8,8 @@
 #![forbid(unsafe_code)]
 
 use crate::{inode::corrupted, ondisk, Rext2};
-use kernel::{fs::INode, ondisk::Le32, prelude::*};
+use core::sync::atomic::{fence, Ordering};
+use kernel::{fs::INode, prelude::*};
 
 pub(crate) use crate::{
     free::free_range,
@@ -87,7 +88,8 @@ impl Path {
     }
 }
 
-/// How many pointers are copied from an indirect block at a time.
+/// How many pointers are loaded from an indirect block at a time, each as a whole: others may store
+/// some of them meanwhile. All blocks hold a multiple of that.
 const CHUNK: usize = 32;
 
 /// Finds where the blocks of a file from `block` on lie: a run of at most `max` blocks, at least
@@ -127,23 +129,24 @@ pub(crate) fn find(file: &INode<Rext2>, block: u64, max: u64) -> Result<Option<R
 
     let indirect = sb.bread(pointer.into())?;
     let end = 1u32 << bits;
-    let mut chunk = [Le32::default(); CHUNK];
+    let mut chunk = [0; CHUNK];
     let mut failed = None;
     let pointers = (leaf..end).map_while(|index| {
-        let within = (index - leaf) as usize % CHUNK;
-        if within == 0 {
-            let len = ((end - index) as usize).min(CHUNK);
-            match indirect.get_slice(4 * index as usize, chunk.get_mut(..len)?) {
-                Ok(()) => {}
+        let within = index as usize % CHUNK;
+        if index == leaf || within == 0 {
+            match indirect.load_le32s(4 * (index as usize - within)) {
+                Ok(there) => chunk = there,
                 Err(e) => {
                     failed = Some(e);
                     return None;
                 }
             }
         }
-        chunk.get(within).map(|p| p.get())
+        chunk.get(within).copied()
     });
     let found = run(file, pointers, max);
+    // What is loaded from here on is not older than the pointers, and neither is what they lead to.
+    fence(Ordering::Acquire);
     match failed {
         Some(e) => Err(e),
         None => found.map(Some),

@@ -64,6 +64,8 @@ pub(crate) struct Growing {
     pub(crate) flying: KVec<(Offset, Offset)>,
     /// Where the last of those that are done ends.
     pub(crate) done: Offset,
+    /// How many there are, those included that are done and wait for the file to grow.
+    pub(crate) writers: usize,
 }
 
 /// Blocks of a file, in one number: the first, and the one behind the last.

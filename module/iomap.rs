@@ -307,29 +307,35 @@ impl<'a> Unpublished<'a> {
         }
     }
 
-    /// Makes the blocks in front of byte `end` of the file part of it; they are on the disk.
+    /// Makes the blocks from byte `start` to byte `end` of the file part of it; they are on the disk.
+    /// Returns how far it got: blocks that others see by now cannot be freed again.
     ///
     /// # Errors
     ///
-    /// `ENOSPC` if there is no space for an indirect block, `EIO`, `EUCLEAN`.
-    pub(crate) fn publish(mut self, end: Offset) -> Result {
+    /// `ENOSPC` if there is no space for an indirect block, `EIO`, `EUCLEAN`; nothing of the write is
+    /// part of the file then.
+    pub(crate) fn publish(mut self, start: Offset, end: Offset) -> Result<Offset> {
         if self.extents.is_empty() {
-            return Ok(());
+            return Ok(end);
         }
-        let end = end as u64 >> self.file.sb().data().geometry.block_bits;
+        let bits = self.file.sb().data().geometry.block_bits;
+        let last = end as u64 >> bits;
         nofs(|| {
             let mut map = self.file.data().map();
             for (block, extent) in self.extents.iter_mut() {
-                let len = end.saturating_sub(*block).min(extent.len.into()) as u32;
+                let len = last.saturating_sub(*block).min(extent.len.into()) as u32;
                 let written = Extent {
                     start: extent.start,
                     len,
                 };
                 extent.start += len;
                 extent.len -= len;
-                indirect::splice(self.file, &mut map, *block, written)?;
+                if let Err(e) = indirect::splice(self.file, &mut map, *block, written) {
+                    let reached = (*block << bits) as Offset;
+                    return if reached > start { Ok(reached) } else { Err(e) };
+                }
             }
-            Ok(())
+            Ok(end)
         })
     }
 }

@@ -90,6 +90,18 @@ pub(crate) fn write(inode: &INode<Rext2>, wait: bool) -> Result {
     Ok(())
 }
 
+/// Waits for what [`write`] has written without waiting: the block is still dirty then. So may be the
+/// block of attributes, of which only the first user has been told.
+pub(crate) fn sync(inode: &INode<Rext2>) -> Result {
+    let sb = inode.sb();
+    match inode.data().file_acl() {
+        0 => {}
+        number => sb.bread(number.into())?.sync()?,
+    }
+    let (block, _) = inode::location(sb.data(), u32::try_from(inode.ino())?)?;
+    sb.bread(block)?.sync()
+}
+
 /// What of a time stamp is behind its 32 bits of seconds: two more bits, and the nanoseconds.
 fn extra_time(time: Timespec) -> u32 {
     let high = (time.sec - i64::from(time.sec as i32)) >> 32;

@@ -70,6 +70,10 @@ pub(crate) fn goal(file: &INode<Rext2>, map: &Map, block: u64) -> Result<u32> {
             return Ok(at + 1);
         }
     }
+    // Parallel writes come in any order: what belongs together still comes together.
+    if goal != 0 && block.abs_diff(next) <= MAX_RUN {
+        return Ok(goal);
+    }
     let geo = &file.sb().data().geometry;
     Ok(geo.group_start(file.data().block_group().min(geo.groups - 1)))
 }
@@ -84,8 +88,8 @@ pub(crate) fn alloc(file: &INode<Rext2>, map: &mut Map, block: u64, want: u64) -
     let mount = file.sb().data();
     let goal = goal(file, map, block)?;
     // The first blocks of a file come without a window: many files stay small.
-    let (next, at) = map.next;
-    let grows = mount.options.reservation() && at != 0 && next == block;
+    let (_, at) = map.next;
+    let grows = mount.options.reservation() && at != 0 && goal == at;
     let window = grows.then_some(&mut map.window);
     // One piece for `splice`: all or nothing.
     let bits = mount.geometry.block_bits - 2;

@@ -16,7 +16,7 @@ use crate::{
 use core::{
     fmt,
     mem::offset_of,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 use kernel::{
     fs::{self, buffer::BufHead, INode, SuperBlock},
@@ -165,7 +165,9 @@ pub(crate) fn counts(sb: &SuperBlock<Rext2>) -> Result {
     let raw = Raw::read(sb)?;
     let sum = |count: fn(&group::Group) -> &AtomicU32| -> u32 {
         let groups = mount.groups.iter();
-        groups.map(|g| count(g).load(Ordering::Relaxed)).sum()
+        let counts = groups.map(|g| count(g).load(Ordering::Relaxed));
+        // The disk may have said more than there can be.
+        counts.fold(0, u32::saturating_add)
     };
     let now = fs::real_seconds() as u32;
     raw.set32(
@@ -223,14 +225,20 @@ pub(crate) fn corrupted(
     inode: Option<&INode<Rext2>>,
     what: fmt::Arguments<'_>,
 ) {
-    sb.corrupted(inode, what);
     let mount = sb.data();
+    if is_said(&mount.reports) {
+        sb.corrupted(inode, what);
+    }
     if !sb.is_read_only() {
         let _known = mount.state.lock();
         // If the superblock cannot be written, there is nobody left to be told.
-        let _ = Raw::read(sb).and_then(|raw| {
-            raw.set16(STATE, raw.get16(STATE)? | state::ERROR)?;
-            raw.write(true)
+        let _ = Raw::read(sb).and_then(|raw| match raw.get16(STATE)? {
+            // Damage seldom comes alone.
+            old if old & state::ERROR != 0 => Ok(()),
+            old => {
+                raw.set16(STATE, old | state::ERROR)?;
+                raw.write(true)
+            }
         });
     }
     match mount.options.on_error() {
@@ -242,4 +250,22 @@ pub(crate) fn corrupted(
         }
         OnError::Panic => sb.panic(format_args!("panic forced after the error")),
     }
+}
+
+/// Counts a report, and returns whether it is one of the first of this minute. A hostile disk has
+/// room for millions of damaged pointers, and each would be a line on the kernel log.
+fn is_said(reports: &AtomicU64) -> bool {
+    const EACH_MINUTE: u32 = 100;
+    let minute = (fs::real_seconds() / 60) as u32;
+    let old = reports.load(Ordering::Relaxed);
+    let count = match old >> 32 == u64::from(minute) {
+        true => (old as u32).saturating_add(1),
+        false => 1,
+    };
+    // Who counts at the same time may get lost.
+    reports.store(
+        u64::from(minute) << 32 | u64::from(count),
+        Ordering::Relaxed,
+    );
+    count <= EACH_MINUTE
 }

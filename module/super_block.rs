@@ -17,7 +17,7 @@ use crate::{
     xattr::{self, Attributes},
     Rext2,
 };
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use kernel::{
     c_str,
     fs::{
@@ -80,6 +80,8 @@ pub(crate) struct Mount {
     /// What is known of the superblock on the disk.
     #[pin]
     pub(crate) state: Mutex<State>,
+    /// When damage was reported last, and how often.
+    pub(crate) reports: AtomicU64,
 }
 
 impl Mount {
@@ -130,6 +132,7 @@ impl Mount {
             xattrs <- new_mutex!(xattr::Cache::new(), "rext2_xattrs"),
             grown <- new_condvar!("rext2_grown"),
             state <- new_mutex!(State::default(), "rext2_state"),
+            reports: AtomicU64::new(0),
         }? Error)
     }
 
@@ -263,6 +266,10 @@ impl FileSystem for Rext2 {
 
     fn write_inode(inode: &INode<Self>, wait: bool) -> Result {
         persist::write(inode, wait)
+    }
+
+    fn sync_inode(inode: &INode<Self>) -> Result {
+        persist::sync(inode)
     }
 
     fn evict(inode: Evicting<'_, Self>) {

@@ -180,6 +180,16 @@ pub trait FileSystem: Declared + Send + Sync + 'static {
         crate::build_error!(crate::error::VTABLE_DEFAULT_ERROR)
     }
 
+    /// Waits for what [`write_inode`](FileSystem::write_inode) has written without waiting: an inode
+    /// that is not dirty any more is not written by `fsync(2)`, but has to be on the device.
+    ///
+    /// # Errors
+    ///
+    /// What `fsync(2)` returns.
+    fn sync_inode(_inode: &INode<Self>) -> Result {
+        crate::build_error!(crate::error::VTABLE_DEFAULT_ERROR)
+    }
+
     /// Takes an inode out of use. Its page cache is empty.
     ///
     /// If no name leads to it, frees what it has on the disk, its number last: from then on

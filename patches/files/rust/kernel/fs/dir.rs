@@ -327,7 +327,7 @@ impl<O: Operations> Tables<O> {
     pub(super) const FILE_OPS: &'static bindings::file_operations = &bindings::file_operations {
         compat_ioctl: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::COMPAT_IOCTL,
         unlocked_ioctl: fileattr::Tables::<<O::FileSystem as FileSystem>::FileAttr>::IOCTL,
-        fsync: Some(compat::fsync),
+        fsync: Some(compat::fsync::<O::FileSystem>),
         iterate_shared: Some(Self::iterate_shared),
         llseek: Some(bindings::generic_file_llseek),
         read: Some(bindings::generic_read_dir),

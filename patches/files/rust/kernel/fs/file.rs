@@ -352,7 +352,7 @@ impl<O: Operations> Tables<O> {
             None
         },
         fop_flags: O::FLAGS.0,
-        fsync: Some(compat::fsync),
+        fsync: Some(compat::fsync::<O::FileSystem>),
         llseek: Some(Self::llseek),
         mmap: if O::HAS_WRITE_ITER {
             Some(Self::mmap)

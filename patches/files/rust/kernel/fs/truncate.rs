@@ -174,8 +174,18 @@ impl<T: FileSystem> Held<'_, T, Excl> {
         let inode = self.inode().as_ptr();
         // SAFETY: The inode is in use, so that its mapping is valid.
         let _invalidating = unsafe { Invalidating::lock((*inode).i_mapping) };
+        // Blocks may be smaller than a page. Whoever has mapped a page that loses some of them has to
+        // ask for them once more before the next store.
+        let page = PAGE_SIZE as Offset;
+        let (from, to) = (
+            first & !(page - 1),
+            last.saturating_add(page - 1) & !(page - 1),
+        );
         // SAFETY: The inode is valid, and both its locks are held. The range is not empty.
-        unsafe { bindings::truncate_pagecache_range(inode, first, last - 1) };
+        unsafe {
+            bindings::unmap_mapping_range((*inode).i_mapping, from, to - from, 0);
+            bindings::truncate_pagecache_range(inode, first, last - 1);
+        }
         self.mark_dirty();
         let _scope = NoFs::new();
         // SAFETY: The lock is held, as `self` shows.

@@ -197,9 +197,10 @@ impl<'k, T: FileSystem> Locked<'k, T, Shared> {
             self.modified()?;
             return Ok(SharedCheck::Overwrite(Overwrite(self)));
         }
-        // A page in which the file ends may be in the cache, with zeros where data comes.
+        // A page in which the file ends may be in the cache, with zeros where data comes, and mapped,
+        // with stores behind the end. So it must not end in one for others that grow at the same time.
         let in_page = PAGE_SIZE as Offset - 1;
-        if (start | size) & in_page != 0 || self.write.req.is_nowait() {
+        if (start | end | size) & in_page != 0 || self.write.req.is_nowait() {
             return Ok(SharedCheck::NeedsExcl(self.write));
         }
         self.modified()?;
@@ -358,6 +359,20 @@ impl<'k, T: FileSystem> Filled<'k, T> {
             self.start,
             self.start.saturating_add_unsigned(self.written as u64),
         )
+    }
+
+    /// Makes it a shorter write, up to `end`: what was written behind that does not become part of the
+    /// file.
+    pub fn shorten(&mut self, end: Offset) {
+        let written = usize::try_from(end.saturating_sub(self.start)).unwrap_or(0);
+        let less = self.written.saturating_sub(written);
+        self.written -= less;
+        let req = &self.locked.write.req;
+        // SAFETY: The request is valid and ours, and has gone at least that far.
+        unsafe {
+            (*req.iocb.as_ptr()).ki_pos -= less as Offset;
+            bindings::iov_iter_revert(req.iter.as_ptr(), less);
+        }
     }
 
     /// Drops from the page cache what was read before the blocks became part of the file.

@@ -2,10 +2,10 @@
 
 //! The callbacks whose prototypes differ between kernel versions.
 
-use super::{dentry::Negative, dir, lock::Held, INode, Offset};
+use super::{dentry::Negative, dir, lock::Held, FileSystem, INode, Offset};
 use crate::{
     bindings,
-    error::{code::*, from_result},
+    error::{code::*, from_result, to_result},
 };
 use core::ptr::NonNull;
 
@@ -19,15 +19,30 @@ pub(super) const FOP_UNCACHED: u32 = bindings::FOP_UNCACHED;
 ///
 /// # Safety
 ///
-/// Called by the VFS with an open file on a block device.
-pub(super) unsafe extern "C" fn fsync(
+/// Called by the VFS with an open file of type `T` on a block device.
+pub(super) unsafe extern "C" fn fsync<T: FileSystem>(
     file: *mut bindings::file,
     start: Offset,
     end: Offset,
     datasync: crate::ffi::c_int,
 ) -> crate::ffi::c_int {
-    // SAFETY: The arguments are those of the call.
-    unsafe { bindings::generic_buffers_fsync(file, start, end, datasync != 0) }
+    from_result(|| {
+        // SAFETY: The arguments are those of the call.
+        let err =
+            unsafe { bindings::generic_buffers_fsync_noflush(file, start, end, datasync != 0) };
+        // SAFETY: The file pins the inode.
+        let inode = unsafe { INode::<T>::from_raw((*file).f_inode) };
+        let written = if T::HAS_SYNC_INODE {
+            T::sync_inode(inode)
+        } else {
+            Ok(())
+        };
+        to_result(err)?;
+        written?;
+        // SAFETY: The superblock is valid, and its device is open.
+        to_result(unsafe { bindings::blkdev_issue_flush((*inode.sb().as_ptr()).s_bdev) })?;
+        Ok(0)
+    })
 }
 
 /// `inode_operations.create`.
