@@ -267,7 +267,7 @@ pub(crate) fn alloc(
 
     // What is left is in the windows of others.
     let mut failed = ENOSPC;
-    for nr in Iterator::chain(goal_group..geo.groups, 0..goal_group) {
+    for nr in Iterator::chain(goal_group..geo.groups.get(), 0..goal_group) {
         if mount.group(nr).map_or(0, free_in) == 0 {
             continue;
         }
@@ -305,7 +305,7 @@ fn alloc_claimed(
     let geo = &mount.geometry;
     let goal_group = geo.group_of(goal);
     // The group of the goal comes once more, from its start, at the end.
-    let groups = Iterator::chain(goal_group..geo.groups, 0..=goal_group);
+    let groups = Iterator::chain(goal_group..geo.groups.get(), 0..=goal_group);
     let mut start = goal;
     for nr in groups {
         let from = core::mem::replace(&mut start, 0);

@@ -13,7 +13,7 @@ use crate::{
     options::Params,
     Rext2,
 };
-use core::fmt;
+use core::{fmt, num::NonZeroU32};
 use kernel::{fs::sb::NewSb, page::PAGE_SIZE, prelude::*};
 
 /// The features that a superblock says it has: incompatible ones, and those that allow reading.
@@ -32,14 +32,15 @@ pub(crate) fn read_super(
         None => ondisk::SUPER_OFFSET,
     };
     let read = |sb: &NewSb<'_, Rext2>, size: u64| -> Result<KBox<ondisk::SuperBlock>> {
-        let block = offset / size;
+        let bits = size.trailing_zeros();
+        let block = offset >> bits;
         if block >= sb.device_blocks() {
             sb.err(format_args!(
                 "no superblock at byte {offset}: the device ends before it"
             ));
             return Err(EINVAL);
         }
-        let raw = sb.bread(block)?.get((offset % size) as usize)?;
+        let raw = sb.bread(block)?.get((offset & (size - 1)) as usize)?;
         Ok(KBox::new(raw, GFP_KERNEL)?)
     };
 
@@ -84,7 +85,8 @@ pub(crate) fn read_super(
         return Err(EINVAL);
     }
     let size = size as u64;
-    Ok((raw, (offset / size, (offset % size) as usize)))
+    let bits = size.trailing_zeros();
+    Ok((raw, (offset >> bits, (offset & (size - 1)) as usize)))
 }
 
 /// Checks the superblock.
@@ -127,7 +129,7 @@ pub(crate) fn check_super(sb: &mut NewSb<'_, Rext2>, raw: &ondisk::SuperBlock) -
             format_args!("is not a power of two from {smallest} to the block size"),
         );
     }
-    let inodes_per_block = block_size / inode_size;
+    let inodes_per_block = block_size >> inode_size.trailing_zeros();
 
     let inodes_per_group = raw.s_inodes_per_group.get();
     if !(inodes_per_block..=bits_in_block).contains(&inodes_per_group) {
@@ -137,7 +139,8 @@ pub(crate) fn check_super(sb: &mut NewSb<'_, Rext2>, raw: &ondisk::SuperBlock) -
             format_args!("is not from {inodes_per_block} to {bits_in_block}"),
         );
     }
-    let table_blocks = inodes_per_group.div_ceil(inodes_per_block);
+    let table_blocks =
+        (inodes_per_group + inodes_per_block - 1) >> inodes_per_block.trailing_zeros();
 
     let blocks_per_group = raw.s_blocks_per_group.get();
     // A group has two bitmaps, the inode table, and some blocks of data.
@@ -169,9 +172,17 @@ pub(crate) fn check_super(sb: &mut NewSb<'_, Rext2>, raw: &ondisk::SuperBlock) -
         );
     }
 
-    let groups = (blocks_count - first_data_block).div_ceil(blocks_per_group);
+    let (Some(blocks_per_group), Some(inodes_per_group)) = (
+        NonZeroU32::new(blocks_per_group),
+        NonZeroU32::new(inodes_per_group),
+    ) else {
+        return Err(EINVAL);
+    };
+    // The last group may be a part of one; there is at least one block in it.
+    let groups = (blocks_count - first_data_block - 1) / blocks_per_group + 1;
+    let groups = NonZeroU32::new(groups).ok_or(EINVAL)?;
     let inodes_count = raw.s_inodes_count.get();
-    let computed = u64::from(groups) * u64::from(inodes_per_group);
+    let computed = u64::from(groups.get()) * u64::from(inodes_per_group.get());
     if computed != u64::from(inodes_count) {
         return refuse(
             "s_inodes_count",
@@ -213,7 +224,8 @@ pub(crate) fn check_super(sb: &mut NewSb<'_, Rext2>, raw: &ondisk::SuperBlock) -
         Backups::All
     };
 
-    let desc_blocks = groups.div_ceil(block_size / DESC_SIZE);
+    let desc_bits = block_bits - ondisk::DESC_BITS;
+    let desc_blocks = (groups.get() + (1 << desc_bits) - 1) >> desc_bits;
     let first_meta_bg = match incompat & incompat::META_BG {
         0 => desc_blocks,
         _ => raw.s_first_meta_bg.get(),
@@ -290,7 +302,7 @@ pub(crate) fn read_groups(
         }
         let buffer = sb.bread(block)?;
         let first = nr * geo.descs_per_block();
-        for i in 0..geo.descs_per_block().min(geo.groups - first) {
+        for i in 0..geo.descs_per_block().min(geo.groups.get() - first) {
             let desc = buffer.get((i * DESC_SIZE) as usize)?;
             check_group(sb, geo, first + i, &desc)?;
             groups.push(Group::new(&desc), GFP_KERNEL | __GFP_NOWARN)?;

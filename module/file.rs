@@ -184,11 +184,14 @@ fn extend<'k>(fill: Fill<'k, Rext2>) -> Result<Outcome<'k>> {
     filled.done().map(Outcome::Done)
 }
 
+/// A write behind the end of the file, and where it starts and ends.
+type Reserved<'k> = (Fill<'k, Rext2>, (Offset, Offset));
+
 /// Finds the place of a write behind the end of the file, and says that it is under way. Returns the
 /// request without the lock if it has to go another way.
 fn reserve<'k>(
     fill: Fill<'k, Rext2>,
-) -> Result<core::result::Result<(Fill<'k, Rext2>, (Offset, Offset)), WriteReq<'k, Rext2>>> {
+) -> Result<core::result::Result<Reserved<'k>, WriteReq<'k, Rext2>>> {
     let file = fill.inode();
     let mut map = file.data().map();
     let growing = &mut map.growing;

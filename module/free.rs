@@ -142,7 +142,7 @@ fn free_below(
     let buffer = file.sb().bread(block.into())?;
     let below = bits * (level - 1);
     let mut changed = false;
-    for index in start >> below..end.div_ceil(1 << below) {
+    for index in start >> below..(end + (1 << below) - 1) >> below {
         let offset = 4 * index as usize;
         let child = buffer.load_le32(offset)?;
         if child == 0 {

@@ -4,7 +4,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::ondisk::{self, DESC_SIZE};
+use crate::ondisk::{self, DESC_BITS};
+use core::num::NonZeroU32;
 use kernel::fs::Offset;
 
 /// How the blocks of the device are used. All numbers are checked against each other.
@@ -18,11 +19,11 @@ pub(crate) struct Geometry {
     /// Number of blocks, those in front of `first_data_block` included.
     pub(crate) blocks_count: u32,
     /// Blocks in each group but the last, not 0.
-    pub(crate) blocks_per_group: u32,
+    pub(crate) blocks_per_group: NonZeroU32,
     /// Number of inodes.
     pub(crate) inodes_count: u32,
     /// Inodes in each group, not 0.
-    pub(crate) inodes_per_group: u32,
+    pub(crate) inodes_per_group: NonZeroU32,
     /// Size of an inode in bytes, a power of two from 128 to the block size.
     pub(crate) inode_size: u32,
     /// The first inode that is not reserved.
@@ -30,7 +31,7 @@ pub(crate) struct Geometry {
     /// Blocks of the inode table of a group.
     pub(crate) table_blocks: u32,
     /// Number of groups, not 0.
-    pub(crate) groups: u32,
+    pub(crate) groups: NonZeroU32,
     /// Blocks that hold the group descriptors.
     pub(crate) desc_blocks: u32,
     /// The first of those blocks that lies in the group that it describes.
@@ -54,18 +55,18 @@ pub(crate) enum Backups {
 impl Geometry {
     /// Group descriptors in a block.
     pub(crate) fn descs_per_block(&self) -> u32 {
-        self.block_size / DESC_SIZE
+        self.block_size >> DESC_BITS
     }
 
     /// The first block of a group.
     pub(crate) fn group_start(&self, group: u32) -> u32 {
-        self.first_data_block + group * self.blocks_per_group
+        self.first_data_block + group * self.blocks_per_group.get()
     }
 
     /// The block behind the last one of a group.
     pub(crate) fn group_end(&self, group: u32) -> u32 {
         self.group_start(group)
-            .saturating_add(self.blocks_per_group)
+            .saturating_add(self.blocks_per_group.get())
             .min(self.blocks_count)
     }
 
@@ -86,7 +87,7 @@ impl Geometry {
 
     /// How many blocks with group descriptors a group has, behind its superblock.
     pub(crate) fn group_desc_blocks(&self, group: u32) -> u32 {
-        let meta_bg = group / self.descs_per_block();
+        let meta_bg = group >> (self.block_bits - DESC_BITS);
         if meta_bg < self.first_meta_bg {
             return if self.has_super(group) {
                 self.first_meta_bg
@@ -95,7 +96,7 @@ impl Geometry {
             };
         }
         let last = self.descs_per_block() - 1;
-        u32::from(matches!(group % self.descs_per_block(), n if n <= 1 || n == last))
+        u32::from(matches!(group & last, n if n <= 1 || n == last))
     }
 
     /// How many blocks at the start of a group are not for data.
@@ -121,10 +122,10 @@ impl Geometry {
     /// Blocks that are not for data, as `statfs` has always counted them: those that are reserved for
     /// descriptors are taken for data.
     pub(crate) fn overhead(&self) -> u64 {
-        let heads: u64 = (0..self.groups)
+        let heads: u64 = (0..self.groups.get())
             .map(|g| u64::from(self.has_super(g)) + u64::from(self.group_desc_blocks(g)))
             .sum();
-        let rest = u64::from(self.groups) * (2 + u64::from(self.table_blocks));
+        let rest = u64::from(self.groups.get()) * (2 + u64::from(self.table_blocks));
         u64::from(self.first_data_block) + heads + rest
     }
 
@@ -142,7 +143,10 @@ impl Geometry {
             for level in 1..=3 {
                 let here = left.min(per_block.pow(level));
                 sum += (1..=level)
-                    .map(|l| here.div_ceil(per_block.pow(l)))
+                    .map(|l| {
+                        let bits = l * (self.block_bits - 2);
+                        (here + (1 << bits) - 1) >> bits
+                    })
                     .sum::<u64>();
                 left -= here;
             }

@@ -105,18 +105,21 @@ impl Mount {
 pub(crate) fn write_descriptors(sb: &SuperBlock<Rext2>) -> Result {
     let mount = sb.data();
     let geo = &mount.geometry;
-    let per_block = geo.descs_per_block();
+    let (bits, mask) = (
+        geo.block_bits - ondisk::DESC_BITS,
+        geo.descs_per_block() - 1,
+    );
     let mut buffer = None;
     for (nr, group) in (0u32..).zip(mount.groups.iter()) {
         if !group.changed.swap(false, Ordering::Relaxed) {
             continue;
         }
-        let location = geo.desc_location(nr / per_block, mount.super_block);
+        let location = geo.desc_location(nr >> bits, mount.super_block);
         let buffer = match &mut buffer {
             Some((at, buffer)) if *at == location => buffer,
             other => &mut other.insert((location, sb.bread(location)?)).1,
         };
-        let offset = (nr % per_block * ondisk::DESC_SIZE) as usize;
+        let offset = ((nr & mask) * ondisk::DESC_SIZE) as usize;
         let counts = [
             (
                 offset_of!(GroupDesc, bg_free_blocks_count),

@@ -20,6 +20,7 @@ use crate::{
 };
 use core::{
     mem::offset_of,
+    num::NonZeroU64,
     sync::atomic::{AtomicU32, Ordering},
 };
 use kernel::{
@@ -45,7 +46,7 @@ pub(crate) fn new_inode<'sb>(dir: &'sb INode<Rext2>, mode: u16) -> Result<FreshI
         group_for_file(mount, dir)
     };
     let first = first.ok_or(ENOSPC)?;
-    for number in Iterator::chain(first..mount.geometry.groups, 0..first) {
+    for number in Iterator::chain(first..mount.geometry.groups.get(), 0..first) {
         let Some(mut new) = take(sb, number)? else {
             continue;
         };
@@ -81,10 +82,10 @@ fn take(sb: &SuperBlock<Rext2>, number: u32) -> Result<Option<FreshINode<'_, Rex
         return Ok(None);
     };
     let bitmap = sb.bread(group.inode_bitmap.into())?;
-    let before = number * geo.inodes_per_group;
+    let before = number * geo.inodes_per_group.get();
     // Reserved inodes are in use, whatever the bitmap says.
     let mut next = (geo.first_ino - 1).saturating_sub(before) as usize;
-    while let Some(bit) = bitmap.find_zero_bit(next, geo.inodes_per_group as usize) {
+    while let Some(bit) = bitmap.find_zero_bit(next, geo.inodes_per_group.get() as usize) {
         next = bit + 1;
         if bitmap.test_and_set_bit(bit)? {
             // Another task was faster.
@@ -189,7 +190,7 @@ fn load(counter: &AtomicU32) -> u32 {
 
 /// The first group that fulfils a condition, from a given one on and round.
 fn first_group(mount: &Mount, start: u32, fits: impl Fn(&Group) -> bool) -> Option<u32> {
-    Iterator::chain(start..mount.geometry.groups, 0..start)
+    Iterator::chain(start..mount.geometry.groups.get(), 0..start)
         .find(|&number| mount.group(number).is_some_and(&fits))
 }
 
@@ -208,10 +209,10 @@ fn group_for_file(mount: &Mount, dir: &INode<Rext2>) -> Option<u32> {
     if has_room(home) {
         return Some(home);
     }
-    let mut number = (u64::from(home) + dir.ino()) % u64::from(groups);
+    let mut number = (u64::from(home) + dir.ino()) % NonZeroU64::from(groups);
     let mut step = 1;
-    while step < u64::from(groups) {
-        number = (number + step) % u64::from(groups);
+    while step < u64::from(groups.get()) {
+        number = (number + step) % NonZeroU64::from(groups);
         if has_room(number as u32) {
             return Some(number as u32);
         }
@@ -234,16 +235,16 @@ fn group_for_dir(mount: &Mount, dir: &INode<Rext2>) -> Option<u32> {
             || dir.data().flags() & inode_flags::TOPDIR != 0);
     let good = if at_top {
         // The one with the fewest directories of those that are not worse than the average.
-        Iterator::chain(home..geo.groups, 0..home)
+        Iterator::chain(home..geo.groups.get(), 0..home)
             .filter_map(|number| Some((number, mount.group(number)?)))
             .filter(|(_, group)| enough(group, average_inodes, average_blocks))
             .min_by_key(|(_, group)| load(&group.used_dirs))
             .map(|(number, _)| number)
     } else {
         // The nearest one that is not much worse than the average.
-        let max_dirs = load(&mount.dirs) / geo.groups + geo.inodes_per_group / 16;
-        let min_inodes = average_inodes.saturating_sub(geo.inodes_per_group / 4);
-        let min_blocks = average_blocks.saturating_sub(geo.blocks_per_group / 4);
+        let max_dirs = load(&mount.dirs) / geo.groups + geo.inodes_per_group.get() / 16;
+        let min_inodes = average_inodes.saturating_sub(geo.inodes_per_group.get() / 4);
+        let min_blocks = average_blocks.saturating_sub(geo.blocks_per_group.get() / 4);
         first_group(mount, home, |group| {
             load(&group.used_dirs) < max_dirs && enough(group, min_inodes, min_blocks)
         })

@@ -49,7 +49,7 @@ pub(crate) fn location(mount: &Mount, ino: u32) -> Result<(u64, usize)> {
     let group = mount.group(index / geo.inodes_per_group).ok_or(EINVAL)?;
     let byte = u64::from(index % geo.inodes_per_group) * u64::from(geo.inode_size);
     let block = u64::from(group.inode_table) + (byte >> geo.block_bits);
-    Ok((block, (byte % u64::from(geo.block_size)) as usize))
+    Ok((block, (byte & u64::from(geo.block_size - 1)) as usize))
 }
 
 /// Returns an inode, and reads it from the disk if it is not in memory.

@@ -43,7 +43,7 @@ impl aops::Operations for PageCache {
     fn free_blocks(file: Held<'_, Rext2, Excl>, start: Offset, end: Offset) -> Result {
         let bits = file.sb().data().geometry.block_bits;
         let block_size = 1u64 << bits;
-        let first = (start as u64).div_ceil(block_size);
+        let first = (start as u64 + block_size - 1) >> bits;
         let last = match end {
             Offset::MAX => u64::MAX,
             _ => end as u64 >> bits,
@@ -230,11 +230,11 @@ fn give_back(
     let pos = pos as u64;
     let first = match written {
         0 => pos >> bits,
-        _ => (pos + written).div_ceil(block_size),
+        _ => (pos + written + block_size - 1) >> bits,
     };
     let first = first.max(pending.start.into());
-    let last = (pos + len).div_ceil(block_size).min(pending.end.into());
-    let behind = (file.size() as u64).div_ceil(block_size).max(first);
+    let last = ((pos + len + block_size - 1) >> bits).min(pending.end.into());
+    let behind = ((file.size() as u64 + block_size - 1) >> bits).max(first);
     if behind < last {
         indirect::free_range(file, behind, last)?;
     }

@@ -228,7 +228,7 @@ struct Dirs<'a> {
 }
 
 impl<'a> Dirs<'a> {
-    fn new(&mut self) -> &mut Held<'a, Rext2, Excl> {
+    fn target(&mut self) -> &mut Held<'a, Rext2, Excl> {
         self.new.as_mut().unwrap_or(&mut self.old)
     }
 }
@@ -275,23 +275,23 @@ fn move_name<'a, E: Moved<'a>>(
     match new {
         NewName::Free(name) => {
             let up = Up::of(&mut old)?;
-            let added = dir::add(dirs.new(), name, inode)?;
+            let added = dir::add(dirs.target(), name, inode)?;
             let removed = from.remove(&mut dirs.old)?;
             if let Some(up) = up {
-                gain_subdir(dirs.new());
+                gain_subdir(dirs.target());
                 lose_subdir(&mut dirs.old);
-                up.set(dirs.new())?;
+                up.set(dirs.target())?;
             }
-            settle(added, dirs.new());
+            settle(added, dirs.target());
             settle(removed, &dirs.old);
         }
         NewName::Replaced(mut victim) => {
             if inode.is_dir() {
                 check_empty(victim.inode())?;
             }
-            let to = slot_of(dirs.new().inode(), &victim)?;
+            let to = slot_of(dirs.target().inode(), &victim)?;
             let up = Up::of(&mut old)?;
-            let set = to.set(dirs.new(), inode)?;
+            let set = to.set(dirs.target(), inode)?;
             let removed = from.remove(&mut dirs.old)?;
             if inode.is_dir() {
                 lose_dir(victim.held())?;
@@ -300,31 +300,31 @@ fn move_name<'a, E: Moved<'a>>(
                 lose_name(victim.held());
             }
             if let Some(up) = up {
-                up.set(dirs.new())?;
+                up.set(dirs.target())?;
             }
-            settle(set, dirs.new());
+            settle(set, dirs.target());
             settle(removed, &dirs.old);
         }
         NewName::Exchanged(mut other) => {
             let other_inode = other.entry().inode();
-            let to = slot_of(dirs.new().inode(), other.entry())?;
+            let to = slot_of(dirs.target().inode(), other.entry())?;
             let (set, other_set) = {
                 let (up, other_up) = (Up::of(&mut old)?, Up::of(&mut other)?);
-                let set = to.set(dirs.new(), inode)?;
+                let set = to.set(dirs.target(), inode)?;
                 let other_set = from.set(&mut dirs.old, other_inode)?;
                 match (&up, &other_up) {
                     (Some(_), None) => {
-                        gain_subdir(dirs.new());
+                        gain_subdir(dirs.target());
                         lose_subdir(&mut dirs.old);
                     }
                     (None, Some(_)) => {
                         gain_subdir(&mut dirs.old);
-                        lose_subdir(dirs.new());
+                        lose_subdir(dirs.target());
                     }
                     _ => {}
                 }
                 if let Some(up) = up {
-                    up.set(dirs.new())?;
+                    up.set(dirs.target())?;
                 }
                 if let Some(up) = other_up {
                     up.set(&dirs.old)?;
@@ -333,7 +333,7 @@ fn move_name<'a, E: Moved<'a>>(
             };
             other.entry().touch_ctime();
             other_inode.mark_dirty();
-            settle(set, dirs.new());
+            settle(set, dirs.target());
             settle(other_set, &dirs.old);
         }
     }

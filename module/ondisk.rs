@@ -18,6 +18,9 @@ pub(crate) const SUPER_OFFSET: u64 = 1024;
 /// The size of a group descriptor, in bytes.
 pub(crate) const DESC_SIZE: u32 = core::mem::size_of::<GroupDesc>() as u32;
 
+/// Binary logarithm of that.
+pub(crate) const DESC_BITS: u32 = DESC_SIZE.trailing_zeros();
+
 /// The root directory.
 pub(crate) const ROOT_INO: u32 = 2;
 

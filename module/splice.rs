@@ -75,7 +75,7 @@ pub(crate) fn goal(file: &INode<Rext2>, map: &Map, block: u64) -> Result<u32> {
         return Ok(goal);
     }
     let geo = &file.sb().data().geometry;
-    Ok(geo.group_start(file.data().block_group().min(geo.groups - 1)))
+    Ok(geo.group_start(file.data().block_group().min(geo.groups.get() - 1)))
 }
 
 /// Allocates up to `want` blocks for a file, which belong to nobody until they are given to

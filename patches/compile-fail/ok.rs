@@ -14,8 +14,6 @@ use kernel::prelude::*;
 pub fn write<'k>(req: WriteReq<'k, Demo>) -> Result<WriteDone<'k>> {
     match req.lock()?.check()? {
         ExclCheck::Done(done) => Ok(done),
-        ExclCheck::Write(write) => {
-            write.submit_buffered::<Demo>()
-        }
+        ExclCheck::Write(write) => write.submit_buffered::<Demo>(),
     }
 }

@@ -115,9 +115,7 @@ impl<O: Operations> Tables<O> {
         wbc: *mut bindings::writeback_control,
     ) -> crate::ffi::c_int {
         // SAFETY: The arguments are those of the call, and the table is for files of this type.
-        unsafe {
-            bindings::fs_iomap_writepages(mapping, wbc, WritebackTable::<O::Writeback>::OPS)
-        }
+        unsafe { bindings::fs_iomap_writepages(mapping, wbc, WritebackTable::<O::Writeback>::OPS) }
     }
 
     /// The operations of mappings.
