@@ -204,7 +204,10 @@ fn reserve<'k>(
         };
     }
     let start = fill.start();
-    let range = (start, start.saturating_add_unsigned(fill.len() as u64));
+    let range = (
+        start,
+        start.saturating_add_unsigned(fill.byte_count() as u64),
+    );
     nofs(|| growing.add(range))?;
     Ok(Ok((fill, range)))
 }

@@ -90,7 +90,7 @@ pub(crate) fn write(inode: &INode<Rext2>, wait: bool) -> Result {
     Ok(())
 }
 
-/// Waits for what [`write`] has written without waiting: the block is still dirty then. So may be the
+/// Waits for what [`write()`] has written without waiting: the block is still dirty then. So may be the
 /// block of attributes, of which only the first user has been told.
 pub(crate) fn sync(inode: &INode<Rext2>) -> Result {
     let sb = inode.sb();

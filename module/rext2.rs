@@ -18,7 +18,7 @@
 //! | [`indirect`] | from a block of a file to a block of the disk |
 //! | [`splice`], [`free`] | giving blocks to a file, and taking them away |
 //! | [`iomap`] | the same for the page cache and for direct IO |
-//! | [`file`] | regular files |
+//! | [`mod@file`] | regular files |
 //! | [`dir`] | the entries of a directory |
 //! | [`namei`] | the operations on names |
 //! | [`symlink`] | symbolic links |
@@ -56,7 +56,7 @@
 //!
 //! # One write
 //!
-//! `write(2)` → [`file`]: the lock, the checks → iomap asks [`iomap::BufferedWrite`] for blocks, a run
+//! `write(2)` → [`mod@file`]: the lock, the checks → iomap asks [`iomap::BufferedWrite`] for blocks, a run
 //! at a time → [`indirect::find`], or [`splice`] with blocks from [`balloc`] → iomap copies the data
 //! to folios → the lock is released. Later, or at once if the write is synchronous or uncached:
 //! writeback asks [`iomap::Read`] where each dirty part goes, and [`persist::write`] puts the inode in

@@ -38,7 +38,7 @@ pub(super) use tables::Tables;
 ///
 /// # Invariants
 ///
-/// - It was allocated by [`Tables::alloc_inode`], which initialised `data`.
+/// - It was allocated by the `alloc_inode` of its superblock, which initialised `data`.
 /// - Its superblock is of type `T` and has data.
 #[repr(C)]
 pub struct INode<T: FileSystem> {

@@ -68,8 +68,8 @@ unsafe fn target<'a, T: FileSystem, E>(
     match (flags, free) {
         (bindings::RENAME_EXCHANGE, true) => Err(ENOENT),
         (bindings::RENAME_EXCHANGE, false) => Ok(NewName::Exchanged(exchanged(dentry))),
-        // SAFETY: The lock of the parent keeps the name as it is during `'a`.
         (0 | bindings::RENAME_NOREPLACE, true) => {
+            // SAFETY: The lock of the parent keeps the name as it is during `'a`.
             Ok(NewName::Free(unsafe { dentry::name(dentry) }))
         }
         (0, false) => {

@@ -273,8 +273,8 @@ impl<'k, T: FileSystem> Fill<'k, T> {
         self.0.write.req.pos()
     }
 
-    /// How much there is to write, in bytes: whole blocks.
-    pub fn len(&self) -> usize {
+    /// How much there is to write, in bytes: whole blocks, and at least one.
+    pub fn byte_count(&self) -> usize {
         self.0.write.req.len()
     }
 
