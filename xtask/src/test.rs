@@ -223,7 +223,7 @@ fn repeat(project: &Project, args: &TestArgs, name: &str) -> String {
 
 /// Whether rext2 is inserted: the control, another driver, needs none of ours.
 fn with_module(suite: &Suite, args: &TestArgs) -> bool {
-    suite.module && args.fs.as_deref().is_none_or(|fs| fs == "rext2")
+    suite.module && args.fs.as_deref().is_none_or(|fs| fs.starts_with("rext2"))
 }
 
 /// One suite: kernel and module first, then the guest.

@@ -38,7 +38,7 @@ pub const ONCE: &[Row] = &[
 ];
 
 fn preallocates(fs: &Fs) -> bool {
-    fs.fallocate != Fallocate::Nothing
+    fs.fallocate == Fallocate::All
 }
 
 /// W12: a plain read right behind the write sees the new data, and what it has

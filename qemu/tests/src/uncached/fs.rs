@@ -42,6 +42,8 @@ pub enum Data {
 pub enum Fallocate {
     /// Nothing.
     Nothing,
+    /// Punch and zero.
+    Holes,
     /// Preallocate, punch, zero, collapse and insert.
     All,
 }
@@ -140,7 +142,28 @@ pub const ALL: &[Fs] = &[
         fallocate: Fallocate::Nothing,
         ..EXT4
     },
+    REXT2,
+    Fs {
+        name: "rext2-2k",
+        make: &["mke2fs", "-q", "-F", "-t", "ext2", "-b", "2048", "-m", "0"],
+        ..REXT2
+    },
+    Fs {
+        name: "rext2-1k",
+        make: &["mke2fs", "-q", "-F", "-t", "ext2", "-b", "1024", "-m", "0"],
+        ..REXT2
+    },
 ];
+
+const REXT2: Fs = Fs {
+    name: "rext2-4k",
+    make: &["mke2fs", "-q", "-F", "-t", "ext2", "-b", "4096", "-m", "0"],
+    mib: SMALL,
+    kind: "rext2",
+    large_folios: true,
+    fallocate: Fallocate::Holes,
+    ..EXT4
+};
 
 /// Room for the files of every test, and little to copy.
 const SMALL: u64 = 48;

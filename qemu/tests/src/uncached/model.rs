@@ -45,14 +45,18 @@ const ALWAYS: &[Operation] = &[
 ];
 /// And those of fallocate(2).
 const RANGES: &[Operation] = &[Punch, Zero, Collapse, Insert];
+/// And those of a file system that does not move blocks.
+const HOLES: &[Operation] = &[Punch, Zero];
 
 fn model(env: &mut Env) -> Result<()> {
     let sample = env.create("file")?;
     let mut random = env.random()?;
     let mut operations = ALWAYS.to_vec();
-    if env.fs.fallocate == Fallocate::All {
-        operations.extend(RANGES);
-    }
+    operations.extend(match env.fs.fallocate {
+        Fallocate::All => RANGES,
+        Fallocate::Holes => HOLES,
+        Fallocate::Nothing => &[],
+    });
     let end = Instant::now() + env.seconds()?;
     let mut right = Vec::new();
     let mut log = Vec::new();
