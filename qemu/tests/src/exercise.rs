@@ -19,6 +19,7 @@ pub mod op;
 
 use crate::case::{Case, Group};
 use crate::job::Job;
+use crate::kmsg;
 use crate::uncached::env::Env;
 use crate::uncached::{device::Class, fs};
 use anyhow::{Context, Result, bail, ensure};
@@ -112,12 +113,12 @@ fn run(env: &mut Env) -> Result<()> {
     for number in 0..count {
         let step = Step::random(&mut random, &kinds, number, size);
         steps.push(step);
-        let done = subject
-            .apply(&step)
-            .and_then(|()| match (number + 1) % LOOK {
-                0 => subject.look(),
-                _ => Ok(()),
-            });
+        let mut done = subject.apply(&step);
+        if done.is_ok() && (number + 1) % LOOK == 0 {
+            done = subject.look();
+            // Hours may pass: the console tells how far it is.
+            kmsg::mark(&format!("{} of {count} operations", number + 1))?;
+        }
         if let Err(error) = done {
             drop(subject);
             return explain(env, size, &steps, error);
