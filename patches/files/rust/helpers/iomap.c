@@ -54,10 +54,43 @@ int rust_helper_fs_iomap_zero_range(struct inode *inode, loff_t pos, loff_t len,
 	return iomap_zero_range(inode, pos, len, NULL, ops);
 }
 
-vm_fault_t rust_helper_fs_iomap_page_mkwrite(struct vm_fault *vmf,
-					     const struct iomap_ops *ops)
+/*
+ * iomap_page_mkwrite() asks for blocks for all of a folio. Without unwritten
+ * extents that fills holes around the page that is written to, and fails on a
+ * full device although the page has its blocks. The other pages of the folio
+ * stay write-protected and ask for themselves.
+ */
+vm_fault_t rust_helper_fs_page_mkwrite_begin(struct vm_fault *vmf, loff_t *pos,
+					     u64 *len)
 {
-	return iomap_page_mkwrite(vmf, ops);
+	struct inode *inode = file_inode(vmf->vma->vm_file);
+	struct folio *folio = page_folio(vmf->page);
+	ssize_t valid;
+
+	folio_lock(folio);
+	valid = folio_mkwrite_check_truncate(folio, inode);
+	*pos = page_offset(vmf->page);
+	if (valid < 0 || *pos >= folio_pos(folio) + valid) {
+		folio_unlock(folio);
+		return VM_FAULT_NOPAGE;
+	}
+	*len = min_t(u64, PAGE_SIZE, folio_pos(folio) + valid - *pos);
+
+	return 0;
+}
+
+vm_fault_t rust_helper_fs_page_mkwrite_end(struct vm_fault *vmf, int err)
+{
+	struct folio *folio = page_folio(vmf->page);
+
+	if (err) {
+		folio_unlock(folio);
+		return vmf_fs_error(err);
+	}
+	folio_mark_dirty(folio);
+	folio_wait_stable(folio);
+
+	return VM_FAULT_LOCKED;
 }
 
 /*

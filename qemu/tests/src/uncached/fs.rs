@@ -158,7 +158,7 @@ pub const ALL: &[Fs] = &[
 const REXT2: Fs = Fs {
     name: "rext2-4k",
     make: &["mke2fs", "-q", "-F", "-t", "ext2", "-b", "4096", "-m", "0"],
-    mib: SMALL,
+    mib: 200,
     kind: "rext2",
     large_folios: true,
     fallocate: Fallocate::Holes,

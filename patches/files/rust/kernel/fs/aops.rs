@@ -9,7 +9,7 @@
 //! to be told that there is no space. So the first store to a page allocates: [`Operations::Fault`].
 
 use super::{
-    iomap::{self, FaultTable, LookupTable, WritebackTable},
+    iomap::{self, LookupTable, WritebackTable},
     lock::{Excl, Held},
     FileSystem, INode, Offset,
 };
@@ -142,16 +142,26 @@ impl<O: Operations> Tables<O> {
         }
         let sb = inode.sb().as_ptr();
         // SAFETY: The superblock, the file and its mapping are valid. What is started and locked is
-        // ended and unlocked. The table is for files of this type.
+        // ended and unlocked; the folio that is locked if the first call returns 0 goes to the second.
         unsafe {
             let mapping = (*inode.as_ptr()).i_mapping;
             bindings::sb_start_pagefault(sb);
             bindings::file_update_time(file);
             bindings::filemap_invalidate_lock_shared(mapping);
-            let ret = bindings::fs_iomap_page_mkwrite(vmf, FaultTable::<O::Fault>::OPS);
+            let (mut pos, mut len) = (0, 0);
+            let mut ret = bindings::fs_page_mkwrite_begin(vmf, &mut pos, &mut len);
+            if ret == 0 {
+                let result = iomap::fault::<O::Fault>(inode, pos, len);
+                ret = bindings::fs_page_mkwrite_end(vmf, to_errno(result));
+            }
             bindings::filemap_invalidate_unlock_shared(mapping);
             bindings::sb_end_pagefault(sb);
             ret
         }
     }
+}
+
+/// A result as the C side has it.
+fn to_errno(result: Result) -> crate::ffi::c_int {
+    result.map_or_else(|e| e.to_errno(), |()| 0)
 }

@@ -189,7 +189,8 @@ pub trait Fault {
     /// The file system of the file.
     type FileSystem: FileSystem;
 
-    /// Returns a mapping that covers `pos`, and allocates it where there is none.
+    /// Returns a mapping that covers `pos`, and allocates it where there is none. It is asked for the
+    /// page that is written to, as far as the file goes.
     ///
     /// # Errors
     ///
@@ -419,34 +420,20 @@ impl<M: Fill> FillTable<M> {
     }
 }
 
-/// The table made from a [`Fault`].
-pub(super) struct FaultTable<M>(PhantomData<M>);
-
-impl<M: Fault> FaultTable<M> {
-    pub(super) const OPS: &'static bindings::iomap_ops = &bindings::iomap_ops {
-        iomap_begin: Some(Self::begin),
-        // SAFETY: The table consists of optional function pointers: zero is `None`.
-        ..unsafe { core::mem::zeroed() }
-    };
-
-    /// # Safety
-    ///
-    /// Called by iomap for a file of type `M::FileSystem`.
-    unsafe extern "C" fn begin(
-        inode: *mut bindings::inode,
-        pos: Offset,
-        len: Offset,
-        _flags: u32,
-        iomap: *mut bindings::iomap,
-        _source: *mut bindings::iomap,
-    ) -> crate::ffi::c_int {
-        let fault = |file: &INode<M::FileSystem>| {
-            let _scope = NoFs::new();
-            M::map(file, pos, len as u64)
-        };
-        // SAFETY: By the safety requirements.
-        unsafe { begin(inode, pos, iomap, fault) }
+/// Has a [`Fault`] allocate all of a part of a file.
+pub(super) fn fault<M: Fault>(file: &INode<M::FileSystem>, pos: Offset, len: u64) -> Result {
+    let _scope = NoFs::new();
+    let end = pos.checked_add_unsigned(len).ok_or(EFBIG)?;
+    let mut pos = pos;
+    while pos < end {
+        let mapping = M::map(file, pos, (end - pos) as u64)?;
+        match mapping.kind {
+            Kind::Mapped { .. } if mapping.covers(pos) => {}
+            _ => return Err(EIO),
+        }
+        pos = mapping.offset.saturating_add_unsigned(mapping.len);
     }
+    Ok(())
 }
 
 /// The table made from a [`Writeback`].
