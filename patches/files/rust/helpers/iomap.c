@@ -69,7 +69,7 @@ vm_fault_t rust_helper_fs_page_mkwrite_begin(struct vm_fault *vmf, loff_t *pos,
 
 	folio_lock(folio);
 	valid = folio_mkwrite_check_truncate(folio, inode);
-	*pos = page_offset(vmf->page);
+	*pos = (loff_t)vmf->pgoff << PAGE_SHIFT;
 	if (valid < 0 || *pos >= folio_pos(folio) + valid) {
 		folio_unlock(folio);
 		return VM_FAULT_NOPAGE;
