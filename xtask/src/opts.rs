@@ -218,7 +218,7 @@ pub struct ExecArgs {
 /// `test`.
 #[derive(Args, Debug, Clone, Default)]
 pub struct TestArgs {
-    /// Suites to run [default: smoke images uncached]
+    /// Suites to run [default: smoke images fs]
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,
     /// Run only tests whose name contains this text, or one of several with commas between
