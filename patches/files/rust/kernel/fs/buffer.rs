@@ -128,6 +128,7 @@ impl<'a> BufHead<'a> {
     /// # Errors
     ///
     /// `ERANGE` if it is not within the block, or not aligned.
+    #[inline]
     pub fn load_le32(&self, offset: usize) -> Result<u32> {
         self.check(offset, size_of::<u32>())?;
         if offset % size_of::<u32>() != 0 {
@@ -231,6 +232,7 @@ impl<'a> BufHead<'a> {
     /// # Errors
     ///
     /// `ERANGE` if it is not within the block, or not aligned.
+    #[inline]
     pub fn store_le32(&self, offset: usize, value: u32) -> Result {
         self.check(offset, size_of::<u32>())?;
         if offset % size_of::<u32>() != 0 {
