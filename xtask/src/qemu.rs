@@ -223,10 +223,8 @@ mod tests {
 
     #[test]
     fn instructions_are_counted_in_one_thread() {
-        let vm = Vm {
-            icount: Some("shift=0".to_owned()),
-            ..vm()
-        };
+        let mut vm = vm();
+        vm.icount = Some("shift=0".to_owned());
         let line = line(&guest(&vm, &[], &[]));
         assert!(line.contains("-accel tcg,thread=single -icount shift=0 -cpu max"));
     }
