@@ -170,29 +170,27 @@ impl<'a> Search<'a> {
     /// Returns an empty run if others were faster.
     fn take(&self, first: u32, want: u32, end: u32) -> Result<Extent> {
         let end = end.min(first.saturating_add(want));
-        let mut len = 0;
+        let end = end.min(self.mount.data_end(first));
+        let bit = (first - self.start) as usize;
         let _lock = self.mount.lock_group(self.nr);
-        for block in first..end {
-            if self
-                .bitmap
-                .test_and_set_bit((block - self.start) as usize)?
-            {
-                break;
-            }
-            if !self.mount.is_data_block(block) {
+        if first == end {
+            if !self.bitmap.test_and_set_bit(bit)? {
                 // The bit stays set, as it should have been.
                 self.bitmap.mark_dirty();
                 inode::damaged(
                     self.inode.sb(),
                     format_args!(
-                        "bg_block_bitmap of group {}: block {block} of the metadata was free",
+                        "bg_block_bitmap of group {}: block {first} of the metadata was free",
                         self.nr
                     ),
                 );
-                break;
             }
-            len += 1;
+            return Ok(Extent {
+                start: first,
+                len: 0,
+            });
         }
+        let len = self.bitmap.set_zeros(bit, (end - self.start) as usize) as u32;
         if len > 0 {
             self.bitmap.mark_dirty();
             group::subtract(&self.group.free_blocks, len);
@@ -380,15 +378,17 @@ fn free_in_group(inode: &INode<Rext2>, nr: u32, first: u32, len: u32) -> Result 
     let mut bad = None;
     {
         let _lock = mount.lock_group(nr);
-        for block in first..first + len {
-            if !mount.is_data_block(block)
-                || !search
-                    .bitmap
-                    .test_and_clear_bit((block - search.start) as usize)?
-            {
+        let last = first + len;
+        let mut block = first;
+        while block < last {
+            let from = block;
+            let end = last.min(mount.data_end(block));
+            let bits = |block: u32| (block - search.start) as usize;
+            block += search.bitmap.clear_ones(bits(block), bits(end)) as u32;
+            freed += block - from;
+            if block == from || block < end {
                 bad = Some(block);
-            } else {
-                freed += 1;
+                block += 1;
             }
         }
         if freed > 0 {

@@ -280,7 +280,9 @@ pub(crate) fn find_slot<'a>(dir: &'a INode<Rext2>, name: &[u8]) -> Result<Option
         let mut block = Block::read(dir, number)?;
         let mut before = None;
         while let Some(entry) = block.step()? {
-            if entry.ino != 0 && block.has_name(&entry, &wanted)? {
+            // Most names differ in their lengths: not worth a call.
+            let alike = entry.ino != 0 && entry.name_len == name.len();
+            if alike && block.has_name(&entry, &wanted)? {
                 dir.data().set_last_found(number);
                 return Ok(Some(Slot::new(block, entry, before)));
             }

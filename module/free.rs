@@ -6,7 +6,7 @@
 
 use crate::{
     balloc::{self, Extent},
-    indirect::check,
+    indirect::{check, no_data_block},
     ondisk, Rext2,
 };
 use kernel::{
@@ -18,6 +18,8 @@ use kernel::{
 struct Freed<'a> {
     file: &'a INode<Rext2>,
     run: Extent,
+    /// Where the blocks end that may belong to a file, from the run on.
+    end: u32,
     blocks: u64,
     /// Why something stays in use.
     result: Result,
@@ -26,15 +28,19 @@ struct Freed<'a> {
 impl Freed<'_> {
     /// Frees a block that the file pointed to; one that cannot belong to it is reported and left.
     fn add(&mut self, block: u32) {
-        if check(self.file, block).is_err() {
+        if self.run.len > 0 && self.run.start + self.run.len == block && block < self.end {
+            self.run.len += 1;
+            self.blocks += 1;
             return;
         }
-        self.blocks += 1;
-        if self.run.len > 0 && self.run.start + self.run.len == block {
-            self.run.len += 1;
+        let end = self.file.sb().data().data_end(block);
+        if end == block {
+            no_data_block(self.file, block);
             return;
         }
         self.flush();
+        self.end = end;
+        self.blocks += 1;
         self.run = Extent {
             start: block,
             len: 1,
@@ -77,6 +83,7 @@ pub(crate) fn free_range(file: &INode<Rext2>, start: u64, end: u64) -> Result {
     let mut freed = Freed {
         file,
         run: Extent { start: 0, len: 0 },
+        end: 0,
         blocks: 0,
         result: Ok(()),
     };

@@ -35,6 +35,8 @@ pub(crate) struct Group {
     pub(crate) inode_bitmap: u32,
     /// The first block of the inode table.
     pub(crate) inode_table: u32,
+    /// How many blocks at its start are not for data: superblock and descriptors.
+    pub(crate) head: u32,
     /// Free blocks. All counts are changed with the lock of the group held.
     pub(crate) free_blocks: AtomicU32,
     /// Free inodes.
@@ -46,11 +48,12 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(desc: &GroupDesc) -> Self {
+    pub(crate) fn new(desc: &GroupDesc, head: u32) -> Self {
         Self {
             block_bitmap: desc.bg_block_bitmap.get(),
             inode_bitmap: desc.bg_inode_bitmap.get(),
             inode_table: desc.bg_inode_table.get(),
+            head,
             free_blocks: AtomicU32::new(desc.bg_free_blocks_count.get().into()),
             free_inodes: AtomicU32::new(desc.bg_free_inodes_count.get().into()),
             used_dirs: AtomicU32::new(desc.bg_used_dirs_count.get().into()),

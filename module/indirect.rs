@@ -161,14 +161,16 @@ fn run(file: &INode<Rext2>, mut pointers: impl Iterator<Item = u32>, max: u64) -
         let holes = pointers.take(more).take_while(|&p| p == 0).count();
         return Ok(Run::Hole(1 + holes as u64));
     }
-    check(file, first)?;
-    let mount = file.sb().data();
+    // What lies behind that, and is wrong or in another group, is seen to when it is asked for.
+    let end = file.sb().data().data_end(first);
+    if end == first {
+        return Err(no_data_block(file, first));
+    }
     let mut next = first;
     let mut len = 1;
     for pointer in pointers.take(more) {
         next += 1;
-        // What is wrong with it is said when it is asked for.
-        if pointer != next || !mount.is_data_block(pointer) {
+        if pointer != next || next >= end {
             break;
         }
         len += 1;
@@ -176,13 +178,19 @@ fn run(file: &INode<Rext2>, mut pointers: impl Iterator<Item = u32>, max: u64) -
     Ok(Run::Data(first, len))
 }
 
-/// Reports a pointer to what cannot belong to a file.
+/// Refuses a pointer to what cannot belong to a file.
 pub(crate) fn check(file: &INode<Rext2>, pointer: u32) -> Result {
     if file.sb().data().is_data_block(pointer) {
         return Ok(());
     }
-    Err(corrupted(
+    Err(no_data_block(file, pointer))
+}
+
+/// Reports a pointer to what cannot belong to a file.
+#[cold]
+pub(crate) fn no_data_block(file: &INode<Rext2>, pointer: u32) -> Error {
+    corrupted(
         file,
         format_args!("i_block points to {pointer}, which is not a data block"),
-    ))
+    )
 }

@@ -139,19 +139,36 @@ impl Mount {
     /// Whether a block may belong to a file: it is on the file system, and neither superblock nor
     /// descriptor nor bitmap nor inode table.
     pub(crate) fn is_data_block(&self, block: u32) -> bool {
+        block < self.data_end(block)
+    }
+
+    /// The end of the run of blocks from `block` on that may belong to a file. It does not go into
+    /// another group; if there is no such run, it is `block` itself.
+    pub(crate) fn data_end(&self, block: u32) -> u32 {
         let geo = &self.geometry;
         if block < geo.first_data_block || block >= geo.blocks_count {
-            return false;
+            return block;
         }
         let nr = geo.group_of(block);
         let Some(group) = self.group(nr) else {
-            return false;
+            return block;
         };
-        let table = group.inode_table;
-        block - geo.group_start(nr) >= geo.group_head(nr)
-            && block != group.block_bitmap
-            && block != group.inode_bitmap
-            && !(table..table + geo.table_blocks).contains(&block)
+        if block - geo.group_start(nr) < group.head {
+            return block;
+        }
+        let mut end = geo.group_end(nr);
+        for (start, len) in [
+            (group.block_bitmap, 1),
+            (group.inode_bitmap, 1),
+            (group.inode_table, geo.table_blocks),
+        ] {
+            if block < start {
+                end = end.min(start);
+            } else if block - start < len {
+                return block;
+            }
+        }
+        end
     }
 }
 

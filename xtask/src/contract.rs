@@ -262,6 +262,7 @@ fn leak(project: &Project, kernel: &Kernel) -> anyhow::Result<()> {
         may_skip: Vec::new(),
         limits: Vm::load(project)?.limits(&project.opts, None),
         gdb: false,
+        counting: false,
         extra: Vec::new(),
     };
     let run = guest::run(project, kernel, &plan, &mut Unobserved)?;

@@ -92,6 +92,7 @@ impl Program<'_> {
             may_skip: Vec::new(),
             limits,
             gdb: self.debugger.is_some(),
+            counting: false,
             extra: Vec::new(),
         };
         let mut observer = HandOn {
@@ -106,8 +107,8 @@ impl Program<'_> {
     }
 }
 
-/// The program's status counts; unless the guest itself came to harm.
-fn status(run: &Run, verdict: &Verdict) -> anyhow::Result<u8> {
+/// The program's status counts, unless the guest itself came to harm.
+pub fn status(run: &Run, verdict: &Verdict) -> anyhow::Result<u8> {
     match (verdict.exit, verdict.status) {
         (Exit::Good, Some(status)) => {
             u8::try_from(status).context("the guest reported a status that none can have")

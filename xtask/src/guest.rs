@@ -44,6 +44,8 @@ pub struct Plan<'a> {
     pub limits: Limits,
     /// Whether a debugger is waited for.
     pub gdb: bool,
+    /// Whether the guest's clock counts instructions; only TCG can do that.
+    pub counting: bool,
     /// The user's own arguments for QEMU.
     pub extra: Vec<OsString>,
 }
@@ -113,7 +115,10 @@ pub fn run(
     plan: &Plan,
     observer: &mut dyn Observer,
 ) -> anyhow::Result<Run> {
-    let vm = Vm::load(project)?;
+    let vm = match plan.counting {
+        true => Vm::load(project)?.counting()?,
+        false => Vm::load(project)?,
+    };
     let lists = Lists::load(project)?;
     let qemu = accel::qemu()?;
     let host = Machine::new(project, &qemu);

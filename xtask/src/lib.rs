@@ -29,6 +29,7 @@ pub mod toolchain;
 
 // The VM: guests, runs, verdicts.
 pub mod accel;
+pub mod bench;
 pub mod boot;
 pub mod boot_image;
 pub mod build_and_boot;
@@ -65,7 +66,9 @@ use project::Project;
 /// Runs one verb.
 pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     sh::set_mode(cli.opts.verbose, cli.opts.dry_run);
-    let project = Project::find(&cli.opts)?;
+    let mut opts = cli.opts.clone();
+    opts.flavor = opts.flavor.or(cli.verb.flavor());
+    let project = Project::find(&opts)?;
     if cli.opts.dry_run && cli.verb.needs_guest() {
         chain::dry_run(&project)?;
         return Ok(Exit::Good);
@@ -85,6 +88,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
             std::process::exit(status.into());
         }
         Verb::Test(args) => return test::run(&project, args),
+        Verb::Bench(verb) => return bench::run(&project, verb),
         Verb::Report(args) => return report::run(&project, args),
         Verb::Ide => ide::verb(&project)?,
         Verb::Clean(args) => clean::verb(&project, args)?,

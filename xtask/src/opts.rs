@@ -49,15 +49,9 @@ pub struct Opts {
     /// Use this kernel source archive
     #[arg(long, global = true, value_name = "FILE", help_heading = "Kernel")]
     pub tarball: Option<PathBuf>,
-    /// Kernel configuration: fragments of qemu/config
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        default_value_t,
-        help_heading = "Kernel"
-    )]
-    pub flavor: Flavor,
+    /// Kernel configuration: fragments of qemu/config [default: dev; for bench: bench]
+    #[arg(long, global = true, value_enum, help_heading = "Kernel")]
+    pub flavor: Option<Flavor>,
     /// Change one configuration symbol; may be given several times
     #[arg(
         long = "set",
@@ -141,6 +135,9 @@ pub enum Verb {
     Exec(ExecArgs),
     /// Run test suites and judge them
     Test(TestArgs),
+    /// Measure, so that the figures repeat on any host
+    #[command(subcommand)]
+    Bench(BenchVerb),
     /// Judge a saved console log or KTAP stream again, without a guest
     Report(ReportArgs),
     /// Remove what this checkout and its cache hold
@@ -152,8 +149,13 @@ impl Verb {
     pub fn needs_guest(&self) -> bool {
         matches!(
             self,
-            Verb::Boot(_) | Verb::BuildAndBoot(_) | Verb::Exec(_) | Verb::Test(_)
+            Verb::Boot(_) | Verb::BuildAndBoot(_) | Verb::Exec(_) | Verb::Test(_) | Verb::Bench(_)
         )
+    }
+
+    /// The kernel's flavour where the verb has another one than the usual.
+    pub fn flavor(&self) -> Option<Flavor> {
+        matches!(self, Verb::Bench(_)).then_some(Flavor::Bench)
     }
 }
 
@@ -251,6 +253,33 @@ pub struct TestArgs {
     pub list: bool,
 }
 
+/// What to measure.
+#[derive(Subcommand, Debug, Clone)]
+pub enum BenchVerb {
+    /// Instructions per operation on rext2, ext2, ext4 and xfs, in one boot
+    Cost(CostArgs),
+}
+
+/// `bench cost`.
+#[derive(Args, Debug, Clone, Default)]
+pub struct CostArgs {
+    /// Measure these file systems only
+    #[arg(long, value_name = "TYPE,…")]
+    pub on: Option<String>,
+    /// How often each operation is measured; the median counts [default: 7]
+    #[arg(long, value_name = "N")]
+    pub reps: Option<u32>,
+    /// Print the table as Markdown
+    #[arg(long)]
+    pub markdown: bool,
+    /// Fail if a value of rext2 is more than 2 % above the one in qemu/bench/cost.tsv
+    #[arg(long)]
+    pub check: bool,
+    /// Write the values to qemu/bench/cost.tsv
+    #[arg(long, conflicts_with = "check")]
+    pub accept: bool,
+}
+
 /// `report`.
 #[derive(Args, Debug, Clone, Default)]
 pub struct ReportArgs {
@@ -343,7 +372,7 @@ mod tests {
             "xtask build --flavor debug -j 3 -- RUSTC=/x V=1",
         ] {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
-            assert_eq!(cli.opts.flavor, Flavor::Debug);
+            assert_eq!(cli.opts.flavor, Some(Flavor::Debug));
             assert_eq!(cli.opts.jobs, Some(3));
             let Verb::Build(args) = cli.verb else {
                 panic!("{line}");

@@ -90,7 +90,7 @@ impl Project {
         Ok(Project {
             root: root.to_owned(),
             base,
-            flavor: opts.flavor,
+            flavor: opts.flavor.unwrap_or_default(),
             cache: cache.to_owned(),
             opts: opts.clone(),
             make_args: Vec::new(),
@@ -133,6 +133,11 @@ impl Project {
     /// The VM's description, fragments and guest programs.
     pub fn qemu(&self) -> PathBuf {
         self.root.join("qemu")
+    }
+
+    /// The costs of operations that were accepted last.
+    pub fn accepted_costs(&self) -> PathBuf {
+        self.qemu().join("bench/cost.tsv")
     }
 
     /// A Kconfig fragment by name.

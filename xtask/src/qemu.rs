@@ -70,9 +70,14 @@ pub fn argv(guest: &Guest) -> Vec<OsString> {
     argv.pair("-machine", &vm.machine);
     match guest.accel {
         Kind::Kvm => argv.pair("-accel", "kvm").pair("-cpu", &vm.cpu.kvm),
-        Kind::Tcg => argv
-            .pair("-accel", "tcg,thread=multi")
-            .pair("-cpu", &vm.cpu.tcg),
+        Kind::Tcg => match &vm.icount {
+            // Instructions are counted in one thread only.
+            Some(icount) => argv
+                .pair("-accel", "tcg,thread=single")
+                .pair("-icount", icount),
+            None => argv.pair("-accel", "tcg,thread=multi"),
+        }
+        .pair("-cpu", &vm.cpu.tcg),
     };
     argv.pair("-smp", vm.cpus.to_string())
         .pair("-m", format!("{}M", vm.memory))
@@ -214,6 +219,14 @@ mod tests {
         assert!(!line(&guest).contains("host"));
         guest.accel = Kind::Kvm;
         assert!(line(&guest).contains("-accel kvm -cpu host"));
+    }
+
+    #[test]
+    fn instructions_are_counted_in_one_thread() {
+        let mut vm = vm();
+        vm.icount = Some("shift=0".to_owned());
+        let line = line(&guest(&vm, &[], &[]));
+        assert!(line.contains("-accel tcg,thread=single -icount shift=0 -cpu max"));
     }
 
     #[test]

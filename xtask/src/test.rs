@@ -177,10 +177,10 @@ fn full_name(project: &Project, name: &str) -> String {
 }
 
 /// The flags that choose the same kernel and accelerator.
-fn flags(project: &Project) -> Vec<String> {
+pub fn flags(project: &Project) -> Vec<String> {
     let opts = &project.opts;
     let mut flags = vec![format!("--base={}", opts.base)];
-    flags.push(format!("--flavor={}", opts.flavor.name()));
+    flags.push(format!("--flavor={}", project.flavor.name()));
     if let Some(linux) = &opts.linux {
         flags.push(format!("--linux={}", linux.display()));
     }
@@ -312,6 +312,7 @@ pub fn suite_run(
             .collect(),
         limits: Vm::load(project)?.limits(&project.opts, Some(suite.timeout)),
         gdb: false,
+        counting: false,
         extra: Vec::new(),
     };
     let step = Step::new("test", full_name(project, name));

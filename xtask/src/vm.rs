@@ -31,6 +31,11 @@ pub struct Vm {
     /// How many times longer than elsewhere a suite may take.
     #[serde(default = "usual")]
     pub slowness: u32,
+    /// The machine on which instructions are counted.
+    pub counting: Option<Counting>,
+    /// QEMU's `-icount`; with it the guest's clock counts instructions.
+    #[serde(skip)]
+    pub icount: Option<String>,
     /// What a flavour changes.
     #[serde(default)]
     flavor: BTreeMap<String, Changes>,
@@ -54,6 +59,18 @@ pub struct Timeouts {
     pub boot: u64,
     /// From then on until the power is off.
     pub run: u64,
+}
+
+/// What a machine that counts instructions has instead.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counting {
+    /// QEMU's `-icount`.
+    pub icount: String,
+    /// Number of processors.
+    pub cpus: u32,
+    /// Size of the memory, in MiB.
+    pub memory: u32,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -101,6 +118,15 @@ impl Vm {
         vm.slowness = changes.slowness.unwrap_or(vm.slowness);
         vm.cmdline.extend(changes.cmdline);
         Ok(vm)
+    }
+
+    /// The same machine with a clock that counts instructions.
+    pub fn counting(mut self) -> anyhow::Result<Self> {
+        let counting = (self.counting.clone()).context("qemu/vm.toml has no table [counting]")?;
+        self.cpus = counting.cpus;
+        self.memory = counting.memory;
+        self.icount = Some(counting.icount);
+        Ok(self)
     }
 
     /// The limits of a run: the command line's, else the suite's by the measure

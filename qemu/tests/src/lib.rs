@@ -5,6 +5,7 @@
 
 pub mod case;
 pub mod compare;
+pub mod cost;
 pub mod dio;
 pub mod disk;
 pub mod exercise;

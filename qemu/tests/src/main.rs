@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rext2-tests SUITE [--fs TYPE] [key=value...]`: runs one suite, or the
-//! comparison of two drivers, in the guest. Called as `rwf`, it is that program.
+//! `rext2-tests SUITE [--fs TYPE] [key=value...]`: runs one suite, the comparison
+//! of two drivers, or a benchmark, in the guest. Called as `rwf`, it is that program.
 
 use anyhow::{Context, Result, bail};
 use rext2_tests::job::Job;
-use rext2_tests::{compare, dio, exercise, fs, fuzz, images, runner, rwf, smoke, stress, uncached};
+use rext2_tests::{
+    compare, cost, dio, exercise, fs, fuzz, images, runner, rwf, smoke, stress, uncached,
+};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -33,6 +35,10 @@ fn run() -> Result<ExitCode> {
     if job.suite == "compare" {
         let equal = compare::run(&job)?;
         return Ok(ExitCode::from(u8::from(!equal)));
+    }
+    if job.suite == "cost" {
+        cost::run(&job)?;
+        return Ok(ExitCode::SUCCESS);
     }
     if job.suite == "stress-worker" {
         stress::worker(&job)?;

@@ -128,6 +128,29 @@ bool rust_helper_fs_buffer_test_and_clear_bit(struct buffer_head *bh,
 	return test_and_clear_bit_le(bit, bh->b_data);
 }
 
+/* Bits one by one and atomically: others may change their neighbours. */
+size_t rust_helper_fs_buffer_set_zeros(struct buffer_head *bh, size_t from,
+				       size_t end)
+{
+	size_t bit = from;
+
+	while (bit < end && !test_and_set_bit_le(bit, bh->b_data))
+		bit++;
+
+	return bit - from;
+}
+
+size_t rust_helper_fs_buffer_clear_ones(struct buffer_head *bh, size_t from,
+					size_t end)
+{
+	size_t bit = from;
+
+	while (bit < end && test_and_clear_bit_le(bit, bh->b_data))
+		bit++;
+
+	return bit - from;
+}
+
 size_t rust_helper_fs_buffer_find_zero_bit(const struct buffer_head *bh,
 					   size_t from, size_t end)
 {

@@ -128,6 +128,7 @@ impl<'a> BufHead<'a> {
     /// # Errors
     ///
     /// `ERANGE` if it is not within the block, or not aligned.
+    #[inline]
     pub fn load_le32(&self, offset: usize) -> Result<u32> {
         self.check(offset, size_of::<u32>())?;
         if offset % size_of::<u32>() != 0 {
@@ -231,6 +232,7 @@ impl<'a> BufHead<'a> {
     /// # Errors
     ///
     /// `ERANGE` if it is not within the block, or not aligned.
+    #[inline]
     pub fn store_le32(&self, offset: usize, value: u32) -> Result {
         self.check(offset, size_of::<u32>())?;
         if offset % size_of::<u32>() != 0 {
@@ -301,6 +303,22 @@ impl<'a> BufHead<'a> {
         self.check_bit(bit)?;
         // SAFETY: The bit is within the block.
         Ok(unsafe { bindings::fs_buffer_test_and_clear_bit(self.bh.as_ptr(), bit) })
+    }
+
+    /// Sets the bits of a bitmap from `from` on and in front of `end`, up to the first one that is
+    /// set already. Returns how many have been set.
+    pub fn set_zeros(&self, from: usize, end: usize) -> usize {
+        let end = end.min(8 * self.size());
+        // SAFETY: The bits in front of `end` are within the block.
+        unsafe { bindings::fs_buffer_set_zeros(self.bh.as_ptr(), from, end) }
+    }
+
+    /// Clears the bits of a bitmap from `from` on and in front of `end`, up to the first one that is
+    /// clear already. Returns how many have been cleared.
+    pub fn clear_ones(&self, from: usize, end: usize) -> usize {
+        let end = end.min(8 * self.size());
+        // SAFETY: The bits in front of `end` are within the block.
+        unsafe { bindings::fs_buffer_clear_ones(self.bh.as_ptr(), from, end) }
     }
 
     /// The first bit that is not set, of those from `from` on and in front of `end`.
