@@ -176,7 +176,7 @@ pub fn shell(project: &Project, shell: Shell) -> anyhow::Result<Exit> {
             Ok(Exit::Good)
         }
         code => {
-            eprint!("{}", summary::tail(&run.folder));
+            eprint!("{}", summary::tail(&run.folder, &verdict.findings));
             let folder = run.folder.path().display();
             Err(exit::error(
                 code,

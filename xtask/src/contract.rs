@@ -9,13 +9,14 @@ use std::os::unix::net::UnixStream;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use rext2_init::{Action, Event, Job, Module};
+use rext2_init::{Action, Job, Module};
 
 use crate::artifact::Kernel;
 use crate::console::Lists;
 use crate::exit::Exit;
 use crate::guest::{self, Plan, Unobserved};
 use crate::ktap::Outcome;
+use crate::leaks;
 use crate::opts::Flavor;
 use crate::part::{Case, Part};
 use crate::project::Project;
@@ -274,9 +275,11 @@ fn leak(project: &Project, kernel: &Kernel) -> anyhow::Result<()> {
         verdict.reason,
         run.folder.path().display()
     );
-    let names_it = |event: &Event| matches!(event, Event::Leaks { report, .. } if report.contains("kmemleak_test"));
+    let lines = leaks::lines(&run.folder.events());
     ensure!(
-        run.folder.events().iter().any(names_it),
+        lines
+            .iter()
+            .any(|line| line.contains("(kmemleak-test.ko, .text+0x")),
         "the report does not name the module (run {})",
         run.folder.path().display()
     );

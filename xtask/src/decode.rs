@@ -4,7 +4,6 @@
 //! was built with debug information.
 
 use fs_err as fs;
-use std::io::Write as _;
 use std::os::unix::fs::symlink;
 
 use crate::artifact::{Kernel, Module};
@@ -14,6 +13,10 @@ use crate::rundir::Folder;
 use crate::sh::Cmd;
 use crate::toolchain::{self, Found};
 use crate::verdict::Verdict;
+
+/// The head of a line with code, and what the script does not know it by.
+const CODE: &str = "] Code: ";
+const HIDDEN: &str = "] Code; ";
 
 /// Decodes the console of a run that ended badly; leaves the console as it is.
 /// Nothing depends on it, so its failure is only told.
@@ -67,8 +70,11 @@ fn decode(
         let suffix = if suffix.is_empty() { "1" } else { &suffix };
         cmd = cmd.env("LLVM", suffix);
     }
-    let console = fs::read(folder.console())?;
+    // What the script makes of a line with code is longer than the call trace
+    // that one wants to see; scripts/decodecode does it for who wants to.
+    let console = folder.text(&folder.console()).replace(CODE, HIDDEN);
     let decoded = cmd.stdin(console).read_bytes()?;
-    fs::File::create(folder.decoded())?.write_all(&decoded)?;
+    let decoded = String::from_utf8_lossy(&decoded).replace(HIDDEN, CODE);
+    fs::write(folder.decoded(), decoded)?;
     Ok(())
 }

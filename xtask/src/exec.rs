@@ -114,7 +114,7 @@ pub fn status(run: &Run, verdict: &Verdict) -> anyhow::Result<u8> {
             u8::try_from(status).context("the guest reported a status that none can have")
         }
         (code, _) => {
-            eprint!("{}", summary::tail(&run.folder));
+            eprint!("{}", summary::tail(&run.folder, &verdict.findings));
             let folder = run.folder.path().display();
             Err(exit::error(
                 code,

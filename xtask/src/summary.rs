@@ -3,10 +3,11 @@
 //! A verdict for people: counts, failed tests, what the console complained
 //! about, its last lines, the log, and the command that repeats the run.
 
-use rext2_init::Event;
 use std::fmt::Write as _;
 
+use crate::console::Finding;
 use crate::ktap::{Outcome, Test};
+use crate::leaks;
 use crate::part::Case;
 use crate::rundir::{Folder, Record};
 use crate::verdict::Verdict;
@@ -15,25 +16,40 @@ use crate::verdict::Verdict;
 const TAIL: usize = 40;
 /// Console findings and diagnostics that are shown; the log has all.
 const SHOWN: usize = 12;
+/// Lines of kmemleak's report: two or three objects.
+const SHOWN_LEAKS: usize = 40;
 
-/// The last lines of the console, unasked: a guest that died has said why.
-pub fn tail(folder: &Folder) -> String {
+/// The console, unasked: from its first complaint on, or else its last lines.
+/// A guest that died has said why.
+pub fn tail(folder: &Folder, findings: &[Finding]) -> String {
     let console = match folder.decoded().is_file() {
         true => folder.text(&folder.decoded()),
         false => folder.text(&folder.console()),
     };
     let lines: Vec<&str> = console.lines().collect();
-    let from = lines.len().saturating_sub(TAIL);
-    let mut text = format!(
-        "--- the console's last lines ({}) ---\n",
-        folder.console().display()
-    );
-    for line in &lines[from..] {
+    let last = lines.len().saturating_sub(TAIL);
+    let first = findings.first().and_then(|finding| place(&lines, finding));
+    let from = first.map_or(last, |first| first.min(last));
+    let what = match from < last {
+        true => "the console from its first complaint on",
+        false => "the console's last lines",
+    };
+    let mut text = format!("--- {what} ({}) ---\n", folder.console().display());
+    for line in lines.iter().skip(from).take(TAIL) {
         text.push_str(line.trim_end());
         text.push('\n');
     }
     text.push_str("---\n");
     text
+}
+
+/// Where a finding stands in a console whose addresses may have been decoded.
+fn place(lines: &[&str], finding: &Finding) -> Option<usize> {
+    let text = match finding.text.find("+0x") {
+        Some(end) => finding.text[..end].rsplit_once(' ')?.0,
+        None => &finding.text,
+    };
+    lines.iter().position(|line| line.contains(text))
 }
 
 /// The block that ends a run of a suite.
@@ -73,17 +89,13 @@ pub fn block(folder: &Folder, record: &Record, verdict: &Verdict) -> String {
             line(format!("          {output}"));
         }
     }
-    for event in folder.events() {
-        if let Event::Leaks { report, .. } = event {
-            for leaked in report.lines().take(SHOWN) {
-                line(format!("  leak    {leaked}"));
-            }
-        }
+    for leaked in leaks::lines(&folder.events()).iter().take(SHOWN_LEAKS) {
+        line(format!("  leak    {leaked}"));
     }
     line(format!("  log     {}", folder.console().display()));
     if !good {
         line(format!("  repeat  {}", record.repeat));
-        text.push_str(&tail(folder));
+        text.push_str(&tail(folder, &verdict.findings));
     }
     text
 }
@@ -146,5 +158,37 @@ pub fn word(outcome: &Outcome) -> &'static str {
         Outcome::Skipped(_) => "skipped",
         Outcome::Crashed => "crashed",
         Outcome::NotRun => "not run",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::console::Kind;
+    use std::path::Path;
+
+    fn console(folder: &Path, lines: &[String]) -> Folder {
+        let folder = Folder::open(folder);
+        fs_err::write(folder.console(), lines.join("\n")).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_report_is_shown_from_its_head_and_a_hang_from_its_end() {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut lines: Vec<String> = (0..200).map(|n| format!("[ 1.0] line {n}")).collect();
+        lines[100] = "[ 1.0] WARNING: CPU: 0 PID: 1 at f (fs/a.c:3)".to_owned();
+        let folder = console(scratch.path(), &lines);
+        let text = tail(&folder, &[]);
+        assert!(text.contains("last lines") && text.contains("line 199\n"));
+        let finding = Finding {
+            kind: Kind::Splat,
+            line: 101,
+            text: "WARNING: CPU: 0 PID: 1 at f+0x1/0x2".to_owned(),
+        };
+        let text = tail(&folder, &[finding]);
+        assert!(text.contains("first complaint"), "{text}");
+        assert!(text.lines().nth(1).unwrap().contains("WARNING"), "{text}");
+        assert!(text.contains("line 139\n") && !text.contains("line 140\n"));
     }
 }

@@ -153,8 +153,16 @@ fn machine(evidence: &Evidence, verdict: &Verdict) -> Option<(Exit, String)> {
                 "the guest went down before its first sign of life".to_owned(),
             ),
         }),
-        End::Down { .. } => None,
+        End::Down { .. } => ended_by_others(evidence).map(|line| (Exit::Qemu, line)),
     }
+}
+
+/// QEMU's line about a signal that made it end; it was not ours, for then the
+/// run would have ended otherwise.
+fn ended_by_others(evidence: &Evidence) -> Option<String> {
+    let mut lines = evidence.qemu_log.lines();
+    let line = lines.find(|line| line.contains(": terminating on signal "))?;
+    Some(line.to_owned())
 }
 
 fn seen(report: &Report, counts: &Counts) -> String {

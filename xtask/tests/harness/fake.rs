@@ -54,6 +54,14 @@ fn qemu_that_cannot_start_is_quoted() {
 }
 
 #[test]
+fn qemu_that_somebody_ends_is_no_failed_test() {
+    let script = "printf 'KTAP version 1\\n1..2\\nok 1 a\\n' >$ktap; \
+                  echo 'qemu: terminating on signal 15 from pid 7 (bash)' >&2; exit 0";
+    let got = run(script, &patient());
+    expect("ended", &got, Exit::Qemu, "signal 15 from pid 7 (bash)");
+}
+
+#[test]
 fn a_machine_that_ignores_sigterm_is_killed() {
     let limits = Limits {
         boot: Some(Duration::from_secs(1)),
