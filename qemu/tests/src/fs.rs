@@ -27,7 +27,7 @@ mod names;
 mod nodes;
 mod renames;
 mod sizes;
-mod space;
+pub mod space;
 mod stale;
 mod times;
 mod xattrs;

@@ -13,6 +13,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+/// The cases.
 pub const TESTS: &[Test] = &[
     Test::new("statfs-numbers", statfs_numbers).make(&["-N", "1024", "-m", "5"]),
     Test::new("statfs-minixdf", statfs_minixdf).options("minixdf"),
