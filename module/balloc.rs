@@ -105,7 +105,8 @@ impl Mount {
         if start >= end {
             return;
         }
-        let Ok(node) = RBTreeNode::new(end, start, GFP_KERNEL) else {
+        // What is reclaimed may have a window to give back.
+        let Ok(node) = RBTreeNode::new(end, start, GFP_NOWAIT) else {
             return;
         };
         windows.tree.insert(node);
@@ -244,8 +245,12 @@ pub(crate) fn alloc(
     let goal_group = geo.group_of(goal);
 
     if let Some(window) = window {
-        if window.start <= goal && goal < window.end {
-            let search = Search::new(inode, geo.group_of(window.start))?;
+        let inside = window.start <= goal && goal < window.end;
+        // A bitmap that cannot be read is not the only one.
+        if let Some(search) = inside
+            .then(|| Search::new(inode, geo.group_of(window.start)))
+            .and_then(Result::ok)
+        {
             let mut from = goal;
             while let Some(block) = search.find_free(from, window.end) {
                 let run = search.take(block, want, window.end)?;

@@ -42,8 +42,8 @@ use crate::{
 use kernel::{
     fs::{
         file::{
-            ExclCheck, ExclSubmit, Fallocate, Fill, Filled, Flags, Operations, ReadDone, ReadReq,
-            SharedCheck, SharedSubmit, WriteDone, WriteReq,
+            ExclCheck, ExclSubmit, Fallocate, Fill, FillSubmit, Filled, Flags, Operations,
+            ReadDone, ReadReq, SharedCheck, SharedSubmit, WriteDone, WriteReq,
         },
         lock::{Excl, Held},
         nofs, INode, Offset,
@@ -125,8 +125,9 @@ fn write_shared<'k>(req: WriteReq<'k, Rext2>) -> Result<Outcome<'k>> {
             SharedSubmit::Hole(fill) => {
                 let mut blocks = Unpublished::new(fill.inode());
                 match fill.submit(&mut blocks)? {
-                    Ok(filled) => publish(filled, blocks),
-                    Err(req) => Ok(Outcome::NeedsExcl(req)),
+                    FillSubmit::Filled(filled) => publish(filled, blocks),
+                    FillSubmit::NeedsExcl(req) => Ok(Outcome::NeedsExcl(req)),
+                    FillSubmit::Done(done) => Ok(Outcome::Done(done)),
                 }
             }
         },
@@ -162,10 +163,15 @@ fn extend<'k>(fill: Fill<'k, Rext2>) -> Result<Outcome<'k>> {
     };
     let mut blocks = Unpublished::new(file);
     let mut filled = match fill.submit(&mut blocks) {
-        Ok(Ok(filled)) => filled,
-        Ok(Err(req)) => {
+        Ok(FillSubmit::Filled(filled)) => filled,
+        Ok(FillSubmit::NeedsExcl(req)) => {
             retire(file, range);
             return Ok(Outcome::NeedsExcl(req));
+        }
+        Ok(FillSubmit::Done(done)) => {
+            drop(blocks);
+            retire(file, range);
+            return Ok(Outcome::Done(done));
         }
         Err(e) => {
             drop(blocks);

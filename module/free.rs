@@ -5,10 +5,11 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    balloc::{self, Extent},
+    balloc,
     indirect::{check, no_data_block},
     ondisk, Rext2,
 };
+use core::ops::Range;
 use kernel::{
     fs::{buffer::BufHead, INode},
     prelude::*,
@@ -17,7 +18,10 @@ use kernel::{
 /// Blocks that are freed in runs.
 struct Freed<'a> {
     file: &'a INode<Rext2>,
-    run: Extent,
+    /// The first block of the run.
+    start: u32,
+    /// The block behind it; the same as the first if there is no run.
+    next: u32,
     /// Where the blocks end that may belong to a file, from the run on.
     end: u32,
     blocks: u64,
@@ -27,30 +31,33 @@ struct Freed<'a> {
 
 impl Freed<'_> {
     /// Frees a block that the file pointed to; one that cannot belong to it is reported and left.
+    #[inline(always)]
     fn add(&mut self, block: u32) {
-        if self.run.len > 0 && self.run.start + self.run.len == block && block < self.end {
-            self.run.len += 1;
-            self.blocks += 1;
-            return;
+        if block == self.next && block < self.end {
+            self.next = block.wrapping_add(1);
+        } else {
+            self.start_run(block);
         }
+    }
+
+    /// Frees the run, and starts another one.
+    #[inline(never)]
+    fn start_run(&mut self, block: u32) {
+        self.flush();
         let end = self.file.sb().data().data_end(block);
         if end == block {
             no_data_block(self.file, block);
             return;
         }
-        self.flush();
-        self.end = end;
-        self.blocks += 1;
-        self.run = Extent {
-            start: block,
-            len: 1,
-        };
+        (self.start, self.next, self.end) = (block, block + 1, end);
     }
 
     fn flush(&mut self) {
-        if self.run.len > 0 {
-            balloc::free(self.file, self.run.start, self.run.len);
-            self.run.len = 0;
+        let len = self.next - self.start;
+        if len > 0 {
+            balloc::free(self.file, self.start, len);
+            self.blocks += u64::from(len);
+            self.start = self.next;
         }
     }
 }
@@ -82,7 +89,8 @@ pub(crate) fn free_range(file: &INode<Rext2>, start: u64, end: u64) -> Result {
     map.next = (0, 0);
     let mut freed = Freed {
         file,
-        run: Extent { start: 0, len: 0 },
+        start: 0,
+        next: 0,
         end: 0,
         blocks: 0,
         result: Ok(()),
@@ -147,29 +155,36 @@ fn free_below(
     let file = freed.file;
     check(file, block)?;
     let buffer = file.sb().bread(block.into())?;
+    let covered = 1u64 << (bits * level);
+    let whole = start == 0 && end == covered;
     let below = bits * (level - 1);
-    let mut changed = false;
-    for index in start >> below..(end + (1 << below) - 1) >> below {
-        let offset = 4 * index as usize;
-        let child = buffer.load_le32(offset)?;
-        if child == 0 {
-            continue;
-        }
-        if level > 1 {
+    let indices = start >> below..(end + (1 << below) - 1) >> below;
+    let changed = if level == 1 {
+        free_pointers(
+            &buffer,
+            indices.start as usize..indices.end as usize,
+            whole,
+            freed,
+        )?
+    } else {
+        let words = buffer.words();
+        let mut changed = false;
+        for index in indices {
+            let child = words.get(index as usize).ok_or(EIO)?;
+            if child == 0 {
+                continue;
+            }
             let base = index << below;
             let from = start.max(base) - base;
             let to = (end - base).min(1 << below);
-            if !free_tree(child, level - 1, bits, from, to, freed) {
-                continue;
+            if free_tree(child, level - 1, bits, from, to, freed) && !whole {
+                buffer.store_le32(4 * index as usize, 0)?;
+                changed = true;
             }
-        } else {
-            freed.add(child);
         }
-        buffer.store_le32(offset, 0)?;
-        changed = true;
-    }
-    let covered = 1u64 << (bits * level);
-    if (start == 0 && end == covered) || is_empty(&buffer, bits) {
+        changed
+    };
+    if whole || is_empty(&buffer, bits) {
         buffer.forget();
         freed.add(block);
         return Ok(true);
@@ -178,6 +193,30 @@ fn free_below(
         buffer.mark_dirty_inode(file);
     }
     Ok(false)
+}
+
+/// Frees the blocks to which an indirect block points itself. Nothing leads to a block that is not
+/// needed any more, so that it need not be cleared. Returns whether it was changed.
+fn free_pointers(
+    buffer: &BufHead<'_>,
+    indices: Range<usize>,
+    not_needed: bool,
+    freed: &mut Freed<'_>,
+) -> Result<bool> {
+    let words = buffer.words();
+    let mut changed = false;
+    for index in indices {
+        let block = words.get(index).ok_or(EIO)?;
+        if block == 0 {
+            continue;
+        }
+        if !not_needed {
+            buffer.store_le32(4 * index, 0)?;
+            changed = true;
+        }
+        freed.add(block);
+    }
+    Ok(changed)
 }
 
 /// Whether an indirect block leads to nothing.

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
+    geometry::Geometry,
     ondisk::{self, GroupDesc},
     super_block::Mount,
     Rext2,
@@ -48,21 +49,28 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(desc: &GroupDesc, head: u32) -> Self {
+    /// What the descriptor of a group says. There are no more free blocks, free inodes and directories
+    /// than there are blocks and inodes, whatever it says.
+    pub(crate) fn new(desc: &GroupDesc, geo: &Geometry, nr: u32) -> Self {
+        let count = |said: Le16, max: u32| AtomicU32::new(u32::from(said.get()).min(max));
+        let (blocks, inodes) = (
+            geo.group_end(nr) - geo.group_start(nr),
+            geo.inodes_per_group.get(),
+        );
         Self {
             block_bitmap: desc.bg_block_bitmap.get(),
             inode_bitmap: desc.bg_inode_bitmap.get(),
             inode_table: desc.bg_inode_table.get(),
-            head,
-            free_blocks: AtomicU32::new(desc.bg_free_blocks_count.get().into()),
-            free_inodes: AtomicU32::new(desc.bg_free_inodes_count.get().into()),
-            used_dirs: AtomicU32::new(desc.bg_used_dirs_count.get().into()),
+            head: geo.group_head(nr),
+            free_blocks: count(desc.bg_free_blocks_count, blocks),
+            free_inodes: count(desc.bg_free_inodes_count, inodes),
+            used_dirs: count(desc.bg_used_dirs_count, inodes),
             changed: AtomicBool::new(false),
         }
     }
 }
 
-/// Adds to a count that never becomes negative, whatever the disk said at first.
+/// Adds to a count.
 pub(crate) fn add(count: &AtomicU32, n: u32) {
     count.fetch_add(n, Ordering::Relaxed);
 }
@@ -99,7 +107,7 @@ impl Mount {
     /// Says that the counts of a group have changed.
     pub(crate) fn group_changed(&self, nr: u32) {
         if let Some(group) = self.group(nr) {
-            group.changed.store(true, Ordering::Relaxed);
+            group.changed.store(true, Ordering::Release);
         }
     }
 }
@@ -114,7 +122,7 @@ pub(crate) fn write_descriptors(sb: &SuperBlock<Rext2>) -> Result {
     );
     let mut buffer = None;
     for (nr, group) in (0u32..).zip(mount.groups.iter()) {
-        if !group.changed.swap(false, Ordering::Relaxed) {
+        if !group.changed.load(Ordering::Relaxed) {
             continue;
         }
         let location = geo.desc_location(nr >> bits, mount.super_block);
@@ -122,6 +130,8 @@ pub(crate) fn write_descriptors(sb: &SuperBlock<Rext2>) -> Result {
             Some((at, buffer)) if *at == location => buffer,
             other => &mut other.insert((location, sb.bread(location)?)).1,
         };
+        // What changes from here on is seen by the next call at the latest.
+        group.changed.swap(false, Ordering::Acquire);
         let offset = ((nr & mask) * ondisk::DESC_SIZE) as usize;
         let counts = [
             (

@@ -88,10 +88,6 @@ impl Path {
     }
 }
 
-/// How many pointers are loaded from an indirect block at a time, each as a whole: others may store
-/// some of them meanwhile. All blocks hold a multiple of that.
-const CHUNK: usize = 32;
-
 /// Finds where the blocks of a file from `block` on lie: a run of at most `max` blocks, at least
 /// one. `None` if a file cannot have such a block.
 ///
@@ -128,29 +124,12 @@ pub(crate) fn find(file: &INode<Rext2>, block: u64, max: u64) -> Result<Option<R
     }
 
     let indirect = sb.bread(pointer.into())?;
-    let end = 1u32 << bits;
-    let mut chunk = [0; CHUNK];
-    let mut failed = None;
-    let pointers = (leaf..end).map_while(|index| {
-        let within = index as usize % CHUNK;
-        if index == leaf || within == 0 {
-            match indirect.load_le32s(4 * (index as usize - within)) {
-                Ok(there) => chunk = there,
-                Err(e) => {
-                    failed = Some(e);
-                    return None;
-                }
-            }
-        }
-        chunk.get(within).copied()
-    });
+    let words = indirect.words();
+    let pointers = (leaf as usize..words.count()).map_while(|index| words.get(index));
     let found = run(file, pointers, max);
     // What is loaded from here on is not older than the pointers, and neither is what they lead to.
     fence(Ordering::Acquire);
-    match failed {
-        Some(e) => Err(e),
-        None => found.map(Some),
-    }
+    found.map(Some)
 }
 
 /// Joins pointers that follow each other, as long as they do and as there are no more than `max`.

@@ -217,7 +217,8 @@ impl Alloc for BufferedWrite {
 }
 
 /// Sees to blocks that were allocated for a write and not written to. Behind the end of the file they
-/// are freed. Others may have been mapped meanwhile: they are made zero.
+/// are freed. Others may have been mapped and stored to meanwhile: what the page cache shows for them,
+/// zeros and such stores, is written.
 fn give_back(
     file: &mut Held<'_, Rext2, Excl>,
     pos: Offset,
@@ -238,32 +239,18 @@ fn give_back(
     if behind < last {
         indirect::free_range(file, behind, last)?;
     }
-    let end = behind.min(last);
-    if first < end {
-        // Written as zeros in whole blocks, of which nothing is read.
-        let (start, end) = ((first << bits) as Offset, (end << bits) as Offset);
-        let zeroed = file.zero_allocated::<Zero>(start, end.min(file.size()));
-        if zeroed.is_err() {
-            indirect::free_range(file, first, end as u64 >> bits)?;
-        }
-        return zeroed;
+    let (start, end) = (
+        (first << bits) as Offset,
+        ((behind.min(last) << bits) as Offset).min(file.size()),
+    );
+    if start < end {
+        // Until `pending` is cleared, reading takes these blocks for empty.
+        return file.dirty_range(start, end).or_else(|e| {
+            file.punch_hole::<PageCache>(start, end)?;
+            Err(e)
+        });
     }
     Ok(())
-}
-
-/// Blocks that were allocated for a buffered write and are made zero.
-struct Zero;
-
-impl Alloc for Zero {
-    type FileSystem = Rext2;
-
-    fn map(file: Held<'_, Rext2, Excl>, pos: Offset, len: u64) -> Result<Mapping> {
-        let req = Request::new(&file, pos, len)?;
-        match req.find(&file)? {
-            Some(Run::Data(block, blocks)) => Ok(req.mapped(block, blocks, true)),
-            _ => Err(EIO),
-        }
-    }
 }
 
 /// What a shared mapping needs before it is written to.

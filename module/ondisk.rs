@@ -379,6 +379,20 @@ impl DirEntry {
     }
 }
 
+impl XattrEntry {
+    /// Takes the words apart that make up the head.
+    pub(crate) fn new([first, value_block, value_size, hash]: [u32; 4]) -> Self {
+        Self {
+            e_name_len: first as u8,
+            e_name_index: (first >> 8) as u8,
+            e_value_offs: Le16::new((first >> 16) as u16),
+            e_value_block: Le32::new(value_block),
+            e_value_size: Le32::new(value_size),
+            e_hash: Le32::new(hash),
+        }
+    }
+}
+
 impl InodeExtra {
     /// What is to be added to `i_ctime`, `i_mtime` and `i_atime`: 0 for what is not in use.
     pub(crate) fn times(&self) -> [u32; 3] {

@@ -160,7 +160,7 @@ impl Options {
     }
 
     /// Changes what was said.
-    fn apply(&self, params: &Params) {
+    pub(crate) fn apply(&self, params: &Params) {
         let switches = [
             (params.minix_df, &self.minix_df),
             (params.grpid, &self.grpid),
@@ -190,13 +190,16 @@ impl Options {
         }
     }
 
-    /// Applies the options of a remount.
-    pub(crate) fn change(&self, sb: &SuperBlock<crate::Rext2>, params: &Params) -> Result {
+    /// Whether a remount may change the options to these.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for what cannot change, which is reported.
+    pub(crate) fn check_change(&self, sb: &SuperBlock<crate::Rext2>, params: &Params) -> Result {
         if params.super_location.is_some() && params.super_location != self.super_location {
             sb.err(format_args!("sb= cannot change while it is mounted"));
             return Err(EINVAL);
         }
-        self.apply(params);
         Ok(())
     }
 

@@ -134,13 +134,18 @@ pub(crate) fn deactivate(sb: &SuperBlock<Rext2>) -> Result {
     }
     let raw = Raw::read(sb)?;
     let errors = raw.get16(STATE)? & state::ERROR;
-    let mut state = known.remembered | errors;
+    let mut marks = known.remembered | errors;
     if sb.has_unlinked_files() {
-        state &= !state::VALID;
+        marks &= !state::VALID;
     }
-    raw.set16(STATE, state)?;
+    raw.set16(STATE, marks)?;
+    if let Err(e) = raw.write(true) {
+        // It goes on as it was: whoever asked for it is told.
+        raw.set16(STATE, marks & !state::VALID)?;
+        raw.write(false)?;
+        return Err(e);
+    }
     known.active = false;
-    raw.write(true)?;
     drop(known);
     sb.sync_device()
 }

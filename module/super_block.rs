@@ -272,13 +272,15 @@ impl FileSystem for Rext2 {
             ));
             return Err(EROFS);
         }
-        mount.options.change(sb, params)?;
-        sb.set_posix_acl(mount.options.acl());
+        mount.options.check_change(sb, params)?;
         match (sb.is_read_only(), read_only) {
-            (false, true) => state::deactivate(sb),
-            (true, false) => state::activate(sb),
-            _ => Ok(()),
+            (false, true) => state::deactivate(sb)?,
+            (true, false) => state::activate(sb)?,
+            _ => (),
         }
+        mount.options.apply(params);
+        sb.set_posix_acl(mount.options.acl());
+        Ok(())
     }
 
     fn write_inode(inode: &INode<Self>, wait: bool) -> Result {

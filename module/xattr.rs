@@ -92,13 +92,13 @@ impl<'a> Block<'a> {
     /// Reads a block.
     fn read_at(inode: &'a INode<Rext2>, number: u32) -> Result<Self> {
         let buffer = inode.sb().bread(number.into())?;
-        let header: XattrHeader = buffer.get(0)?;
+        let words = buffer.words();
+        let (magic, blocks) = (words.get(0).unwrap_or(0), words.get(2).unwrap_or(0));
         let block = Self {
             inode,
             buffer,
             next: size_of::<XattrHeader>(),
         };
-        let (magic, blocks) = (header.h_magic.get(), header.h_blocks.get());
         if magic != ondisk::XATTR_MAGIC || blocks != 1 {
             return Err(block.bad(format_args!("h_magic {magic:#x}, h_blocks {blocks}")));
         }
@@ -118,15 +118,18 @@ impl<'a> Block<'a> {
     /// The next entry.
     fn next_entry(&mut self) -> Result<Option<Entry>> {
         let size = self.buffer.size();
+        let words = self.buffer.words();
         // Four bytes of zero end the list.
-        match self.buffer.get::<[u8; 4]>(self.next) {
-            Ok([0, 0, 0, 0]) => return Ok(None),
-            Ok(_) => {}
-            Err(_) => return Err(self.bad(format_args!("e_name_len: the list has no end"))),
-        }
-        let Ok(head) = self.buffer.get::<XattrEntry>(self.next) else {
+        let first = match words.get(self.next / 4) {
+            Some(0) => return Ok(None),
+            Some(first) => first,
+            None => return Err(self.bad(format_args!("e_name_len: the list has no end"))),
+        };
+        let more = [1, 2, 3].map(|i| words.get(self.next / 4 + i));
+        let [Some(second), Some(third), Some(fourth)] = more else {
             return Err(self.bad(format_args!("e_name_len: the last entry is cut off")));
         };
+        let head = XattrEntry::new([first, second, third, fourth]);
         let index = head.e_name_index;
         let name_len = usize::from(head.e_name_len);
         let end = self.next + HEAD + name_len.next_multiple_of(4);
@@ -160,12 +163,25 @@ impl<'a> Block<'a> {
         Ok(Name::new(entry.index, copy))
     }
 
+    /// Whether an entry has this name.
+    fn is_named(&self, entry: &Entry, name: Name<'_>) -> bool {
+        if entry.index != name.index || entry.name_len != name.len() {
+            return false;
+        }
+        // Entries begin and end at multiples of four, so that whole words of a name can be loaded.
+        let words = self.buffer.words();
+        name.text.chunks(4).enumerate().all(|(i, bytes)| {
+            let wanted = bytes.iter().rfold(0, |word, &b| word << 8 | u32::from(b));
+            let mask = u32::MAX >> (8 * (4 - bytes.len()));
+            words.get(entry.name / 4 + i).map(|word| word & mask) == Some(wanted)
+        })
+    }
+
     /// Looks for an attribute.
     fn find(&mut self, name: Name<'_>) -> Result<Option<Entry>> {
-        let mut copy = [0; u8::MAX as usize];
         self.next = size_of::<XattrHeader>();
         while let Some(entry) = self.next_entry()? {
-            if entry.name_len == name.len() && self.name(&entry, &mut copy)? == name {
+            if self.is_named(&entry, name) {
                 return Ok(Some(entry));
             }
         }

@@ -18,9 +18,9 @@ pub(super) const REFCOUNT: usize = 4;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name<'a> {
     /// The namespace, by number.
-    index: u8,
+    pub(super) index: u8,
     len: usize,
-    text: &'a [u8],
+    pub(super) text: &'a [u8],
 }
 
 impl<'a> Name<'a> {

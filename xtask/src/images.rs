@@ -96,11 +96,10 @@ pub fn main_image(project: &Project) -> anyhow::Result<Disk> {
     let sources = main_tree::sources(&project.root)?;
     let mut key = key("main")?;
     key.part(&fs::read(&config)?)
-        .part(include_bytes!("images/main_tree.rs"));
-    main_tree::add(&mut key, &project.root, &sources)?;
+        .part(include_bytes!("images/main_tree.rs"))
+        .part(sources.as_bytes());
     disk(project, "main", key, |folder, log| {
-        let tree = folder.join("tree");
-        main_tree::make(&tree, &project.root, &sources)?;
+        let tree = main_tree::make(folder, &project.root, &sources, log)?;
         Cmd::new("mke2fs")
             .args(["-q", "-F", "-t", "ext2", "-b", "4096", "-d"])
             .arg(&tree)

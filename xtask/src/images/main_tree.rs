@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The tree of the image that `build-and-boot` reads: the checkout's own files,
-//! thousands of small ones, and a sparse one of 5 GiB.
+//! The tree of the image that `build-and-boot` reads: the files of the checkout's
+//! last commit, thousands of small ones, and a sparse one of 5 GiB.
 
-use crate::hash::Hasher;
 use crate::sh::Cmd;
 use anyhow::Context as _;
 use fs_err as fs;
 use rext2_tests::pattern;
+use std::ffi::OsString;
 use std::io::{Seek as _, SeekFrom, Write as _};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -21,47 +20,32 @@ const GIANT_DATA: [u64; 4] = [0, (1 << 31) - 8192, (1 << 32) - 8192, GIANT - 163
 /// Modification time of what we make: the tree is the same every time.
 const TIME: Duration = Duration::from_secs(1_700_000_000);
 
-/// The files that git tracks in the checkout, as paths in it.
-pub fn sources(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let list = Cmd::git(root)
-        .args(["ls-files", "-z"])
-        .read_bytes()
-        .context("the checkout is not a git work tree")?;
-    let names = list
-        .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty());
-    let paths = names.map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name)));
-    // A tracked file may be deleted in the work tree.
-    Ok(paths
-        .filter(|path| root.join(path).symlink_metadata().is_ok())
-        .collect())
+/// The tree of the checkout's last commit, as git names it. Edits that are not
+/// committed make no other image: an edit of the module would wait for one.
+pub fn sources(root: &Path) -> anyhow::Result<String> {
+    Cmd::git(root)
+        .args(["rev-parse", "--verify", "HEAD^{tree}"])
+        .read()
+        .context("the checkout is not a git work tree with a commit")
 }
 
-/// Adds the sources' names and contents to a key.
-pub fn add(key: &mut Hasher, root: &Path, sources: &[PathBuf]) -> anyhow::Result<()> {
-    for path in sources {
-        let file = root.join(path);
-        let content = match file.is_symlink() {
-            true => fs::read_link(&file)?.into_os_string().into_encoded_bytes(),
-            false => fs::read(&file)?,
-        };
-        key.part(path.as_os_str().as_bytes()).part(&content);
-    }
-    Ok(())
+/// Makes the tree in the folder `folder`/tree, which must not exist, with the
+/// sources that git knows by this name.
+pub fn make(folder: &Path, root: &Path, sources: &str, log: &Path) -> anyhow::Result<PathBuf> {
+    let tree = folder.join("tree");
+    fs::create_dir(&tree)?;
+    let index = folder.join("index");
+    let git = || Cmd::git(root).env("GIT_INDEX_FILE", &index);
+    git().args(["read-tree", sources]).run(log)?;
+    let mut prefix = OsString::from("--prefix=");
+    prefix.push(tree.join("sources/"));
+    git().args(["checkout-index", "-a"]).arg(prefix).run(log)?;
+    make_files(&tree)?;
+    Ok(tree)
 }
 
-/// Makes the tree in the folder `tree`, which must not exist.
-pub fn make(tree: &Path, root: &Path, sources: &[PathBuf]) -> anyhow::Result<()> {
-    for path in sources {
-        let (from, to) = (root.join(path), tree.join("sources").join(path));
-        fs::create_dir_all(to.parent().context("a tracked file has a folder")?)?;
-        if from.is_symlink() {
-            std::os::unix::fs::symlink(fs::read_link(&from)?, &to)
-                .with_context(|| format!("cannot make link {}", to.display()))?;
-        } else {
-            fs::copy(&from, &to)?;
-        }
-    }
+/// Makes the files that are not the checkout's.
+fn make_files(tree: &Path) -> anyhow::Result<()> {
     let mut buffer = [0; 16384];
     for number in 0..SMALL_FILES {
         let folder = tree.join(format!("small/{:02}", number / PER_FOLDER));
@@ -95,6 +79,11 @@ fn set_time(file: &fs::File) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
+    fn git(root: &Path, args: &[&str]) {
+        let who = ["-c", "user.name=n", "-c", "user.email=n@n.example"];
+        Cmd::git(root).args(who).args(args).read().unwrap();
+    }
+
     #[test]
     fn the_tree_is_what_was_promised() {
         let folder = tempfile::tempdir().unwrap();
@@ -102,8 +91,14 @@ mod tests {
         std::fs::create_dir(&root).unwrap();
         std::fs::write(root.join("file"), "text").unwrap();
         std::os::unix::fs::symlink("file", root.join("link")).unwrap();
-        let tree = folder.path().join("tree");
-        make(&tree, &root, &["file".into(), "link".into()]).unwrap();
+        git(&root, &["init", "-q"]);
+        assert!(sources(&root).is_err());
+        git(&root, &["add", "."]);
+        git(&root, &["commit", "-q", "-m", "first"]);
+        let first = sources(&root).unwrap();
+        std::fs::write(root.join("file"), "edited").unwrap();
+        assert_eq!(sources(&root).unwrap(), first);
+        let tree = make(folder.path(), &root, &first, &folder.path().join("log")).unwrap();
 
         assert_eq!(std::fs::read(tree.join("sources/file")).unwrap(), b"text");
         assert!(tree.join("sources/link").is_symlink());
@@ -111,18 +106,7 @@ mod tests {
         let folders = std::fs::read_dir(tree.join("small")).unwrap();
         let files = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
         assert_eq!(files.count(), 5000);
-    }
-
-    #[test]
-    fn a_changed_source_is_another_tree() {
-        let folder = tempfile::tempdir().unwrap();
-        let key = |text: &str| {
-            std::fs::write(folder.path().join("file"), text).unwrap();
-            let mut key = Hasher::default();
-            add(&mut key, folder.path(), &["file".into()]).unwrap();
-            key.hex()
-        };
-        assert_ne!(key("one"), key("two"));
-        assert_eq!(key("one"), key("one"));
+        git(&root, &["commit", "-q", "-a", "-m", "second"]);
+        assert_ne!(sources(&root).unwrap(), first);
     }
 }

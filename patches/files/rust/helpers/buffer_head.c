@@ -128,27 +128,64 @@ bool rust_helper_fs_buffer_test_and_clear_bit(struct buffer_head *bh,
 	return test_and_clear_bit_le(bit, bh->b_data);
 }
 
-/* Bits one by one and atomically: others may change their neighbours. */
-size_t rust_helper_fs_buffer_set_zeros(struct buffer_head *bh, size_t from,
-				       size_t end)
+/*
+ * The bits from @from on and in front of @end, which lie in one word: all of
+ * them at once, if none is as it should become. Others may change their
+ * neighbours.
+ */
+static bool fs_buffer_flip_word(struct buffer_head *bh, size_t from, size_t end,
+				bool set)
+{
+#if defined(__LITTLE_ENDIAN)
+	unsigned long *word = (unsigned long *)bh->b_data + BIT_WORD(from);
+	unsigned long mask = GENMASK((end - 1) % BITS_PER_LONG,
+				     from % BITS_PER_LONG);
+	unsigned long old = READ_ONCE(*word);
+
+	do {
+		if ((old & mask) != (set ? 0 : mask))
+			return false;
+	} while (!try_cmpxchg(word, &old, old ^ mask));
+
+	return true;
+#else
+	return false;
+#endif
+}
+
+static __always_inline size_t fs_buffer_flip(struct buffer_head *bh,
+					     size_t from, size_t end, bool set)
 {
 	size_t bit = from;
 
-	while (bit < end && !test_and_set_bit_le(bit, bh->b_data))
-		bit++;
+	while (bit < end) {
+		size_t next = min(end, round_down(bit, BITS_PER_LONG) +
+				       BITS_PER_LONG);
+
+		if (fs_buffer_flip_word(bh, bit, next, set)) {
+			bit = next;
+			continue;
+		}
+		for (; bit < next; bit++) {
+			if (set ? test_and_set_bit_le(bit, bh->b_data) :
+				  !test_and_clear_bit_le(bit, bh->b_data))
+				return bit - from;
+		}
+	}
 
 	return bit - from;
+}
+
+size_t rust_helper_fs_buffer_set_zeros(struct buffer_head *bh, size_t from,
+				       size_t end)
+{
+	return fs_buffer_flip(bh, from, end, true);
 }
 
 size_t rust_helper_fs_buffer_clear_ones(struct buffer_head *bh, size_t from,
 					size_t end)
 {
-	size_t bit = from;
-
-	while (bit < end && test_and_clear_bit_le(bit, bh->b_data))
-		bit++;
-
-	return bit - from;
+	return fs_buffer_flip(bh, from, end, false);
 }
 
 size_t rust_helper_fs_buffer_find_zero_bit(const struct buffer_head *bh,
@@ -163,10 +200,17 @@ size_t rust_helper_fs_buffer_find_set_bit(const struct buffer_head *bh,
 	return find_next_bit_le(bh->b_data, end, from);
 }
 
-/* Who reads the number sees what was written to the block that it names. */
-void rust_helper_fs_store_release_le32(__le32 *at, u32 value)
+/* The state bits from here on belong to the file system. */
+#define BH_Checked BH_PrivateStart
+
+bool rust_helper_fs_buffer_checked(const struct buffer_head *bh)
 {
-	smp_store_release(at, cpu_to_le32(value));
+	return test_bit(BH_Checked, &bh->b_state);
+}
+
+void rust_helper_fs_buffer_set_checked(struct buffer_head *bh)
+{
+	set_bit(BH_Checked, &bh->b_state);
 }
 
 #endif

@@ -455,6 +455,11 @@ bool rust_helper_fs_has_unlinked_files(struct super_block *sb)
 	return atomic_long_read(&sb->s_remove_count) > 0;
 }
 
+bool rust_helper_fs_is_killed(void)
+{
+	return fatal_signal_pending(current);
+}
+
 bool rust_helper_fs_may_use_reserve(uid_t uid, gid_t gid)
 {
 	kuid_t kuid = make_kuid(&init_user_ns, uid);

@@ -55,6 +55,37 @@ int rust_helper_fs_iomap_zero_range(struct inode *inode, loff_t pos, loff_t len,
 }
 
 /*
+ * What a folio holds stays as it is, because others may have mapped it and
+ * store to it.
+ */
+int rust_helper_fs_dirty_range(struct inode *inode, loff_t start, loff_t end)
+{
+	struct address_space *mapping = inode->i_mapping;
+	loff_t pos = start;
+
+	if (mapping->a_ops->release_folio != iomap_release_folio)
+		return -EINVAL;
+
+	while (pos < end) {
+		struct folio *folio = read_mapping_folio(mapping,
+							 pos >> PAGE_SHIFT, NULL);
+
+		if (IS_ERR(folio))
+			return PTR_ERR(folio);
+		folio_lock(folio);
+		/* Or it has gone meanwhile, and is read once more. */
+		if (folio->mapping == mapping) {
+			folio_mark_dirty(folio);
+			pos = folio_pos(folio) + folio_size(folio);
+		}
+		folio_unlock(folio);
+		folio_put(folio);
+	}
+
+	return 0;
+}
+
+/*
  * iomap_page_mkwrite() asks for blocks for all of a folio. Without unwritten
  * extents that fills holes around the page that is written to, and fails on a
  * full device although the page has its blocks. The other pages of the folio

@@ -253,6 +253,12 @@ pub fn random_u32() -> u32 {
     unsafe { bindings::get_random_u32() }
 }
 
+/// Whether the current task has been killed: long work for it may end.
+pub fn is_killed() -> bool {
+    // SAFETY: No preconditions.
+    unsafe { bindings::fs_is_killed() }
+}
+
 /// The time of day, in seconds since 1970.
 pub fn real_seconds() -> i64 {
     // SAFETY: No preconditions.

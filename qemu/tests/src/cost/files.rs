@@ -25,11 +25,15 @@ pub fn measure(costs: &mut Costs, folder: &Path, buffer: &mut Aligned) -> Result
     cached(costs, &path, buffer.bytes())?;
     direct(costs, &path, buffer)?;
     let file = open_file(&path, OFlags::empty())?;
+    costs.time_all("truncate, 2 MiB", 1, || ftruncate(&file, 0))?;
+    for number in 0..CALLS {
+        whole(pwrite(&file, buffer.bytes(), place(number, LARGE)), LARGE).context("write")?;
+    }
+    fsync(&file).context("fsync")?;
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     costs.time("punch a hole of 64 KiB", CALLS / 2, |number| {
         fallocate(&file, hole, place(2 * number, LARGE), LARGE as u64)
     })?;
-    costs.time_all("truncate, 2 MiB", 1, || ftruncate(&file, 0))?;
     unlink(&path).context("unlink")?;
     drop(file);
 

@@ -98,13 +98,19 @@ impl<O: Operations> Tables<O> {
 
     /// # Safety
     ///
-    /// Called by the VFS for a file of type `O::FileSystem`.
+    /// Called by the VFS for a file of type `O::FileSystem`, with or without the lock of its inode.
     unsafe extern "C" fn bmap(
         mapping: *mut bindings::address_space,
         block: bindings::sector_t,
     ) -> bindings::sector_t {
-        // SAFETY: The mapping is valid, and the table is for files of its type.
-        unsafe { bindings::iomap_bmap(mapping, block, LookupTable::<O::Read>::OPS) }
+        // SAFETY: The mapping is valid, and the table is for files of its type. What is locked, so
+        // that no blocks are freed meanwhile, is unlocked.
+        unsafe {
+            bindings::filemap_invalidate_lock_shared(mapping);
+            let found = bindings::iomap_bmap(mapping, block, LookupTable::<O::Read>::OPS);
+            bindings::filemap_invalidate_unlock_shared(mapping);
+            found
+        }
     }
 
     /// # Safety

@@ -120,6 +120,32 @@ impl<'a> BufHead<'a> {
         Ok(unsafe { value.assume_init() })
     }
 
+    /// The numbers of which the block consists.
+    #[inline]
+    pub fn words(&self) -> Words<'_> {
+        Words {
+            // SAFETY: The start of the block is within it.
+            first: unsafe { self.data(0) }.cast(),
+            count: self.size() / size_of::<u32>(),
+            _block: PhantomData,
+        }
+    }
+
+    /// Whether [`BufHead::set_checked`] was called for the block since it came to memory.
+    ///
+    /// That is no proof of anything: who has opened the device may have written to the block since.
+    #[inline]
+    pub fn is_checked(&self) -> bool {
+        // SAFETY: Valid by the type invariant.
+        unsafe { bindings::fs_buffer_checked(self.bh.as_ptr()) }
+    }
+
+    /// Remembers that the file system has checked the block, as long as it is in memory.
+    pub fn set_checked(&self) {
+        // SAFETY: Valid by the type invariant.
+        unsafe { bindings::fs_buffer_set_checked(self.bh.as_ptr()) }
+    }
+
     /// Loads a little-endian number at `offset`, a multiple of 4.
     ///
     /// It is one load, with acquire ordering: the counterpart of [`BufHead::store_le32`]. A value
@@ -140,29 +166,6 @@ impl<'a> BufHead<'a> {
         // The two make an `smp_load_acquire()`, without a call.
         fence(Ordering::Acquire);
         Ok(u32::from_le(raw))
-    }
-
-    /// Loads little-endian numbers that follow each other, from `offset` on, a multiple of 4.
-    ///
-    /// Each is one load, and there is no order between them and others: it is for those who keep
-    /// their writers away.
-    ///
-    /// # Errors
-    ///
-    /// `ERANGE` if they are not all within the block, or not aligned.
-    #[inline]
-    pub fn load_le32s<const N: usize>(&self, offset: usize) -> Result<[u32; N]> {
-        self.check(offset, N * size_of::<u32>())?;
-        if offset % size_of::<u32>() != 0 {
-            return Err(ERANGE);
-        }
-        // SAFETY: The offset is within the block, or behind its end if there are no numbers.
-        let first = unsafe { self.data(offset) }.cast::<u32>();
-        Ok(core::array::from_fn(|i| {
-            // SAFETY: The data of a buffer is aligned to the block size, and the number is within
-            // it. It is loaded as `READ_ONCE()` does, because others may store at the same time.
-            u32::from_le(unsafe { first.add(i).read_volatile() })
-        }))
     }
 
     /// Copies values from `offset` on, as many as there is room for.
@@ -238,8 +241,15 @@ impl<'a> BufHead<'a> {
         if offset % size_of::<u32>() != 0 {
             return Err(ERANGE);
         }
+        // The two make an `smp_store_release()`, without a call.
+        fence(Ordering::Release);
         // SAFETY: The data of a buffer is aligned to the block size, and the number is within it.
-        unsafe { bindings::fs_store_release_le32(self.data(offset).cast(), value) };
+        // It is stored as `WRITE_ONCE()` does, because others may load at the same time.
+        unsafe {
+            self.data(offset)
+                .cast::<u32>()
+                .write_volatile(value.to_le())
+        };
         Ok(())
     }
 
@@ -354,6 +364,18 @@ impl<'a> BufHead<'a> {
         unsafe { (*self.bh.as_ptr()).b_data.cast::<u8>().add(offset) }
     }
 
+    /// Bytes of the block, for C code that reads them. They are valid as long as the buffer is.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` if they are not all within the block.
+    #[inline]
+    pub(super) fn bytes(&self, offset: usize, len: usize) -> Result<*const u8> {
+        self.check(offset, len)?;
+        // SAFETY: The offset is within the block, or just behind it.
+        Ok(unsafe { self.data(offset) })
+    }
+
     fn check_bit(&self, bit: usize) -> Result {
         if bit / 8 < self.size() {
             Ok(())
@@ -368,6 +390,42 @@ impl<'a> BufHead<'a> {
             Some(end) if end <= self.size() => Ok(()),
             _ => Err(ERANGE),
         }
+    }
+}
+
+/// The little-endian numbers of 32 bits of which a block consists.
+///
+/// Each is loaded as a whole, and there is no order between the loads: it is for those who keep their
+/// writers away.
+///
+/// # Invariants
+///
+/// `first` points to `count` aligned numbers that can be read during `'a`.
+#[derive(Clone, Copy)]
+pub struct Words<'a> {
+    first: *const u32,
+    count: usize,
+    _block: PhantomData<&'a BufHead<'a>>,
+}
+
+impl Words<'_> {
+    /// How many there are.
+    #[inline(always)]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Loads a number, if there are so many.
+    #[inline(always)]
+    pub fn get(&self, index: usize) -> Option<u32> {
+        if index >= self.count {
+            return None;
+        }
+        // SAFETY: By the type invariant. It is loaded as `READ_ONCE()` does, because others may store
+        // at the same time.
+        Some(u32::from_le(unsafe {
+            self.first.add(index).read_volatile()
+        }))
     }
 }
 

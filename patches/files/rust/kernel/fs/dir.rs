@@ -8,7 +8,9 @@
 //! inode that loses a name or gets another one; the exception is in [`Rename::Within`].
 
 use super::{
-    acl, compat,
+    acl,
+    buffer::BufHead,
+    compat,
     dentry::{Created, Negative, Opened, Positive, Spliced, Tmpfile, Unhashed},
     fileattr,
     inode::{self, Special},
@@ -174,38 +176,24 @@ pub trait Operations {
 
 /// The type of a file, as a directory says it.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
 pub enum FileType {
     /// The directory does not say.
-    Unknown,
+    Unknown = bindings::DT_UNKNOWN,
     /// A named pipe.
-    Fifo,
+    Fifo = bindings::DT_FIFO,
     /// A character device.
-    Char,
+    Char = bindings::DT_CHR,
     /// A directory.
-    Dir,
+    Dir = bindings::DT_DIR,
     /// A block device.
-    Block,
+    Block = bindings::DT_BLK,
     /// A regular file.
-    Regular,
+    Regular = bindings::DT_REG,
     /// A symbolic link.
-    Symlink,
+    Symlink = bindings::DT_LNK,
     /// A socket.
-    Socket,
-}
-
-impl FileType {
-    fn as_raw(self) -> u32 {
-        match self {
-            FileType::Unknown => bindings::DT_UNKNOWN,
-            FileType::Fifo => bindings::DT_FIFO,
-            FileType::Char => bindings::DT_CHR,
-            FileType::Dir => bindings::DT_DIR,
-            FileType::Block => bindings::DT_BLK,
-            FileType::Regular => bindings::DT_REG,
-            FileType::Symlink => bindings::DT_LNK,
-            FileType::Socket => bindings::DT_SOCK,
-        }
-    }
+    Socket = bindings::DT_SOCK,
 }
 
 /// Takes the names of a directory.
@@ -256,9 +244,42 @@ impl Emitter<'_> {
                 name.as_ptr(),
                 name.len() as _,
                 ino,
-                file_type.as_raw(),
+                file_type as u32,
             )
         };
+        if taken {
+            self.set_pos(next);
+        }
+        Ok(taken)
+    }
+
+    /// Emits a name that lies in a block: `len` bytes from `offset` on. The block is not changed
+    /// meanwhile, as its directory is locked; where somebody writes to the device nevertheless, what
+    /// is emitted is some mixture of the bytes.
+    ///
+    /// All else is as for [`Emitter::emit`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Emitter::emit`]; `ERANGE` if the name is not all within the block.
+    #[inline]
+    #[must_use = "a full emitter takes no more names"]
+    pub fn emit_from(
+        &mut self,
+        block: &BufHead<'_>,
+        (offset, len): (usize, usize),
+        ino: Ino,
+        file_type: FileType,
+        next: Offset,
+    ) -> Result<bool> {
+        if !(1..=bindings::NAME_MAX as usize).contains(&len) {
+            return Err(EIO);
+        }
+        let name = block.bytes(offset, len)?;
+        // SAFETY: The context is valid and ours; `name` points to so many bytes that can be read.
+        // They are only read by C code, which makes of them what it finds.
+        let taken =
+            unsafe { bindings::dir_emit(self.ctx.as_ptr(), name, len as _, ino, file_type as u32) };
         if taken {
             self.set_pos(next);
         }

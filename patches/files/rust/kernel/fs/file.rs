@@ -47,8 +47,8 @@ use core::{
 mod write;
 
 pub use write::{
-    ExclCheck, ExclSubmit, ExclWrite, Fill, Filled, Locked, Overwrite, SharedCheck, SharedSubmit,
-    WriteDone, WriteReq,
+    ExclCheck, ExclSubmit, ExclWrite, Fill, FillSubmit, Filled, Locked, Overwrite, SharedCheck,
+    SharedSubmit, WriteDone, WriteReq,
 };
 
 /// The operations of a regular file.

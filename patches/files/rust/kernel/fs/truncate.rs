@@ -12,7 +12,7 @@
 use super::{
     aops,
     inode::NoFs,
-    iomap::{Alloc, AllocTable, Lookup, LookupTable},
+    iomap::{Lookup, LookupTable},
     lock::{Excl, Held},
     FileSystem, Offset,
 };
@@ -74,29 +74,21 @@ impl<T: FileSystem> Held<'_, T, Excl> {
         })
     }
 
-    /// Makes bytes of the file zero that `M` has space for.
+    /// Has all that the page cache shows from byte `start` to byte `end` of a regular file written,
+    /// because there are blocks under it that were just allocated. What is not in the page cache is
+    /// read first.
+    ///
+    /// Whoever has mapped the file sees no change.
     ///
     /// # Errors
     ///
-    /// What `M` returns, `EIO` if a block that is covered in part cannot be read, `EINVAL` for a
-    /// negative start or what is not a regular file, `ENOMEM`.
-    pub fn zero_allocated<M: Alloc<FileSystem = T>>(&self, start: Offset, end: Offset) -> Result {
+    /// What reading returns, `EINVAL` for a negative start or what is not a regular file, `ENOMEM`.
+    pub fn dirty_range(&self, start: Offset, end: Offset) -> Result {
         if start < 0 {
             return Err(EINVAL);
         }
-        if start >= end {
-            return Ok(());
-        }
-        // SAFETY: The inode is in use and its lock is held exclusively; the table is for files of
-        // its type.
-        to_result(unsafe {
-            bindings::fs_iomap_zero_range(
-                self.inode().as_ptr(),
-                start,
-                end - start,
-                AllocTable::<M>::OPS,
-            )
-        })
+        // SAFETY: The inode is in use and its lock is held exclusively.
+        to_result(unsafe { bindings::fs_dirty_range(self.inode().as_ptr(), start, end) })
     }
 
     /// Changes the size of a regular file to `size` bytes, with all that this means. `truncate(2)`

@@ -83,6 +83,16 @@ pub enum SharedSubmit<'k, T: FileSystem> {
     NeedsExcl(WriteReq<'k, T>),
 }
 
+/// What became of a write to blocks that may be new.
+pub enum FillSubmit<'k, T: FileSystem> {
+    /// The data is on the device.
+    Filled(Filled<'k, T>),
+    /// The page cache could not be passed by. The lock is released.
+    NeedsExcl(WriteReq<'k, T>),
+    /// It failed, but earlier steps have written something.
+    Done(WriteDone<'k>),
+}
+
 /// What the check with the exclusive lock says.
 pub enum ExclCheck<'k, T: FileSystem> {
     /// It may be submitted.
@@ -314,15 +324,13 @@ impl<'k, T: FileSystem> Fill<'k, T> {
 
     /// Writes to blocks that `to` finds or allocates, and waits for the data to be on the device.
     ///
+    /// Unless the answer is [`FillSubmit::Filled`], nothing that was allocated may become part of the
+    /// file.
+    ///
     /// # Errors
     ///
-    /// What the device or the file system returns; then nothing that was allocated may become part
-    /// of the file. `Ok(Err(_))` returns the request, without the lock, if the page cache cannot be
-    /// passed by.
-    pub fn submit<M: iomap::Fill<FileSystem = T>>(
-        self,
-        to: &mut M,
-    ) -> Result<core::result::Result<Filled<'k, T>, WriteReq<'k, T>>> {
+    /// What the device or the file system returns, if earlier steps have written nothing.
+    pub fn submit<M: iomap::Fill<FileSystem = T>>(self, to: &mut M) -> Result<FillSubmit<'k, T>> {
         let locked = self.0;
         let req = &locked.write.req;
         let start = req.pos();
@@ -336,13 +344,13 @@ impl<'k, T: FileSystem> Fill<'k, T> {
             )
         };
         match ret {
-            Ok(0) => Ok(Err(locked.write)),
-            Ok(written) => Ok(Ok(Filled {
+            Ok(0) => Ok(FillSubmit::NeedsExcl(locked.write)),
+            Ok(written) => Ok(FillSubmit::Filled(Filled {
                 locked,
                 start,
                 written,
             })),
-            Err(e) => Err(e),
+            Err(e) => locked.write.answer(Err(e)).map(FillSubmit::Done),
         }
     }
 }
