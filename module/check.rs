@@ -305,7 +305,8 @@ pub(crate) fn read_groups(
         for i in 0..geo.descs_per_block().min(geo.groups.get() - first) {
             let desc = buffer.get((i * DESC_SIZE) as usize)?;
             check_group(sb, geo, first + i, &desc)?;
-            groups.push(Group::new(&desc, geo, first + i), GFP_KERNEL | __GFP_NOWARN)?;
+            let head = geo.group_head(first + i);
+            groups.push(Group::new(&desc, head), GFP_KERNEL | __GFP_NOWARN)?;
         }
     }
     Ok(groups)

@@ -9,7 +9,6 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    geometry::Geometry,
     ondisk::{self, GroupDesc},
     super_block::Mount,
     Rext2,
@@ -49,30 +48,27 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// What the descriptor of a group says. There are no more free blocks, free inodes and directories
-    /// than there are blocks and inodes, whatever it says.
-    pub(crate) fn new(desc: &GroupDesc, geo: &Geometry, nr: u32) -> Self {
-        let count = |said: Le16, max: u32| AtomicU32::new(u32::from(said.get()).min(max));
-        let (blocks, inodes) = (
-            geo.group_end(nr) - geo.group_start(nr),
-            geo.inodes_per_group.get(),
-        );
+    /// What the descriptor of a group says. Its counts may be wrong, which does not matter: what is
+    /// free is what the bitmaps say.
+    pub(crate) fn new(desc: &GroupDesc, head: u32) -> Self {
+        let count = |said: Le16| AtomicU32::new(said.get().into());
         Self {
             block_bitmap: desc.bg_block_bitmap.get(),
             inode_bitmap: desc.bg_inode_bitmap.get(),
             inode_table: desc.bg_inode_table.get(),
-            head: geo.group_head(nr),
-            free_blocks: count(desc.bg_free_blocks_count, blocks),
-            free_inodes: count(desc.bg_free_inodes_count, inodes),
-            used_dirs: count(desc.bg_used_dirs_count, inodes),
+            head,
+            free_blocks: count(desc.bg_free_blocks_count),
+            free_inodes: count(desc.bg_free_inodes_count),
+            used_dirs: count(desc.bg_used_dirs_count),
             changed: AtomicBool::new(false),
         }
     }
 }
 
-/// Adds to a count.
+/// Adds to a count that never overflows, whatever the disk said at first.
 pub(crate) fn add(count: &AtomicU32, n: u32) {
-    count.fetch_add(n, Ordering::Relaxed);
+    let more = |old: u32| Some(old.saturating_add(n));
+    let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
 }
 
 /// Subtracts from a count that never becomes negative, whatever the disk said at first. Returns what
