@@ -141,13 +141,17 @@ fn emit_block(dir: &INode<Rext2>, emitter: &mut Emitter<'_>) -> Result<bool> {
     let start = (pos - block.start) as usize;
     let with_types = dir.sb().data().filetype;
     let base = block.start;
+    let mut improper = false;
     let done = block.for_each_good(start, |entry, next| {
         let name = (entry.offset + ondisk::DIR_HEAD, entry.name_len);
         let file_type = file_type(with_types, entry.file_type);
         let next = base + next as Offset;
-        emitter.emit_from(&block.buffer, name, entry.ino.into(), file_type, next)
+        let taken = emitter.emit_from(&block.buffer, name, entry.ino.into(), file_type, next)?;
+        // A name that no file can have is not taken either.
+        improper = !taken && !block.is_proper(&entry);
+        Ok(taken)
     })?;
-    if let Some(done) = done {
+    if let (Some(done), false) = (done, improper) {
         return Ok(done);
     }
     // Once more, for the names in front of the damage.

@@ -110,111 +110,129 @@ pub(crate) fn free_range(file: &INode<Rext2>, start: u64, end: u64) -> Result {
         let index = ondisk::DIRECT_BLOCKS + level as usize - 1;
         let block = info.block(index);
         if block != 0 && start < base + covered && end > base {
-            let from = start.max(base) - base;
-            let to = (end - base).min(covered);
-            if free_tree(block, level, bits, from, to, &mut freed) {
+            let range = start.max(base) - base..(end - base).min(covered);
+            let tree = Tree { block, level, bits };
+            tree.free(range, &mut freed, || {
                 info.set_block(index, 0);
-            }
+                Ok(())
+            })?;
         }
         base += covered;
     }
     freed.result
 }
 
-/// Frees what lies below an indirect block from `start` to `end`, counted from the first block that
-/// it covers. Returns whether nothing may lead to it any more: it was freed itself, as it is not
-/// needed, or it is damaged and all of it was to be freed.
-fn free_tree(
+/// An indirect block and what lies below it.
+struct Tree {
     block: u32,
     level: u32,
+    /// An indirect block holds `1 << bits` pointers.
     bits: u32,
-    start: u64,
-    end: u64,
-    freed: &mut Freed<'_>,
-) -> bool {
-    let whole = start == 0 && end == 1 << (bits * level);
-    free_below(block, level, bits, start, end, freed).unwrap_or_else(|e| {
-        freed.result = Err(e);
-        whole
-    })
 }
 
-/// Does what [`free_tree`] does.
-///
-/// # Errors
-///
-/// `EIO` or `EUCLEAN` if the block itself is damaged.
-fn free_below(
-    block: u32,
-    level: u32,
-    bits: u32,
-    start: u64,
-    end: u64,
-    freed: &mut Freed<'_>,
-) -> Result<bool> {
-    let file = freed.file;
-    check(file, block)?;
-    let buffer = file.sb().bread(block.into())?;
-    let covered = 1u64 << (bits * level);
-    let whole = start == 0 && end == covered;
-    let below = bits * (level - 1);
-    let indices = start >> below..(end + (1 << below) - 1) >> below;
-    let changed = if level == 1 {
-        free_pointers(
-            &buffer,
-            indices.start as usize..indices.end as usize,
-            whole,
-            freed,
-        )?
-    } else {
-        let words = buffer.words();
-        let mut changed = false;
-        for index in indices {
-            let child = words.get(index as usize).ok_or(EIO)?;
-            if child == 0 {
-                continue;
+impl Tree {
+    /// How many blocks of the file it covers.
+    fn covered(&self) -> u64 {
+        1 << (self.bits * self.level)
+    }
+
+    /// Frees what lies below in `range`, counted from the first block that it covers, and the indirect
+    /// block itself if it is not needed any more. Damage is noted in `freed`; if all of it was to be
+    /// freed, nothing leads to a damaged block any more either.
+    ///
+    /// `unlink` clears the pointer to it. Nothing leads to a block when it is freed, because somebody
+    /// else may have it then.
+    fn free(
+        &self,
+        range: Range<u64>,
+        freed: &mut Freed<'_>,
+        unlink: impl FnOnce() -> Result,
+    ) -> Result {
+        let whole = range == (0..self.covered());
+        if whole {
+            unlink()?;
+            if let Err(e) = self.free_below(range, freed) {
+                freed.result = Err(e);
+                return Ok(());
             }
-            let base = index << below;
-            let from = start.max(base) - base;
-            let to = (end - base).min(1 << below);
-            if free_tree(child, level - 1, bits, from, to, freed) && !whole {
-                buffer.store_le32(4 * index as usize, 0)?;
-                changed = true;
+        } else {
+            match self.free_below(range, freed) {
+                Ok(true) => unlink()?,
+                Ok(false) => return Ok(()),
+                Err(e) => {
+                    freed.result = Err(e);
+                    return Ok(());
+                }
             }
         }
-        changed
-    };
-    if whole || is_empty(&buffer, bits) {
-        buffer.forget();
-        freed.add(block);
-        return Ok(true);
+        freed.add(self.block);
+        Ok(())
     }
-    if changed {
-        buffer.mark_dirty_inode(file);
+
+    /// Frees what lies below. Returns whether the block is not needed any more.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` or `EUCLEAN` if the block itself is damaged.
+    fn free_below(&self, range: Range<u64>, freed: &mut Freed<'_>) -> Result<bool> {
+        let file = freed.file;
+        check(file, self.block)?;
+        let buffer = file.sb().bread(self.block.into())?;
+        let below = self.bits * (self.level - 1);
+        let whole = range == (0..self.covered());
+        let indices =
+            (range.start >> below) as usize..((range.end + (1 << below) - 1) >> below) as usize;
+        let changed = if self.level == 1 {
+            free_pointers(&buffer, indices, freed)?
+        } else {
+            let words = buffer.words();
+            let mut changed = false;
+            for index in indices {
+                let block = words.get(index).ok_or(EIO)?;
+                if block == 0 {
+                    continue;
+                }
+                let base = (index as u64) << below;
+                let range = range.start.max(base) - base..(range.end - base).min(1 << below);
+                let tree = Tree {
+                    block,
+                    level: self.level - 1,
+                    bits: self.bits,
+                };
+                tree.free(range, freed, || {
+                    changed = true;
+                    buffer.store_le32(4 * index, 0)
+                })?;
+            }
+            changed
+        };
+        if whole || is_empty(&buffer, self.bits) {
+            // Whoever gets here once more, by a damaged tree, finds it empty.
+            buffer.forget();
+            return Ok(true);
+        }
+        if changed {
+            buffer.mark_dirty_inode(file);
+        }
+        Ok(false)
     }
-    Ok(false)
 }
 
-/// Frees the blocks to which an indirect block points itself. Nothing leads to a block that is not
-/// needed any more, so that it need not be cleared. Returns whether it was changed.
+/// Frees the blocks to which an indirect block points itself. Returns whether it was changed.
 fn free_pointers(
     buffer: &BufHead<'_>,
     indices: Range<usize>,
-    not_needed: bool,
     freed: &mut Freed<'_>,
 ) -> Result<bool> {
     let words = buffer.words();
     let mut changed = false;
     for index in indices {
         let block = words.get(index).ok_or(EIO)?;
-        if block == 0 {
-            continue;
-        }
-        if !not_needed {
+        if block != 0 {
             buffer.store_le32(4 * index, 0)?;
             changed = true;
+            freed.add(block);
         }
-        freed.add(block);
     }
     Ok(changed)
 }

@@ -103,7 +103,7 @@ impl Mount {
     /// Says that the counts of a group have changed.
     pub(crate) fn group_changed(&self, nr: u32) {
         if let Some(group) = self.group(nr) {
-            group.changed.store(true, Ordering::Release);
+            group.changed.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -126,8 +126,9 @@ pub(crate) fn write_descriptors(sb: &SuperBlock<Rext2>) -> Result {
             Some((at, buffer)) if *at == location => buffer,
             other => &mut other.insert((location, sb.bread(location)?)).1,
         };
-        // What changes from here on is seen by the next call at the latest.
-        group.changed.swap(false, Ordering::Acquire);
+        // The counts of one call must not be written by another that was slower.
+        let _lock = mount.lock_group(nr);
+        group.changed.store(false, Ordering::Relaxed);
         let offset = ((nr & mask) * ondisk::DESC_SIZE) as usize;
         let counts = [
             (

@@ -7,7 +7,7 @@
 //!
 //! | who allocates | how others are kept from what the disk holds |
 //! | --- | --- |
-//! | [`BufferedWrite`] | [`Info::pending`](crate::info::Info::pending): readers of the page cache take the blocks for empty; direct readers wait for the lock |
+//! | [`BufferedWrite`] | [`Info::pending`](crate::info::Info::pending): readers of the page cache take the blocks for empty, up to where the write has come; direct readers wait for the lock |
 //! | [`SharedMapping`] | the folio is locked, and up to date; [`Info::faulted`](crate::info::Info::faulted): direct readers look in the page cache |
 //! | [`Unpublished`] | the blocks become part of the file when they are written |
 
@@ -199,6 +199,18 @@ impl Alloc for BufferedWrite {
             return Err(e);
         }
         Ok(req.mapped(extent.start, extent.len, true))
+    }
+
+    fn wrote(file: Held<'_, Rext2, Excl>, pos: Offset, written: u64) {
+        let bits = file.sb().data().geometry.block_bits;
+        let pending = file.data().pending();
+        let end = (pos as u64 + written + (1 << bits) - 1) >> bits;
+        if !pending.is_empty() && end > pending.start.into() {
+            file.data().set_pending(Blocks {
+                start: end.min(pending.end.into()) as u32,
+                ..pending
+            });
+        }
     }
 
     fn end(mut file: Held<'_, Rext2, Excl>, pos: Offset, len: u64, written: u64) -> Result {

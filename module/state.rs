@@ -86,6 +86,7 @@ impl<'a> Raw<'a> {
 const STATE: usize = offset_of!(ondisk::SuperBlock, s_state);
 const MNT_COUNT: usize = offset_of!(ondisk::SuperBlock, s_mnt_count);
 const MAX_MNT_COUNT: usize = offset_of!(ondisk::SuperBlock, s_max_mnt_count);
+const MTIME: usize = offset_of!(ondisk::SuperBlock, s_mtime);
 const REV_LEVEL: usize = offset_of!(ondisk::SuperBlock, s_rev_level);
 
 /// Marks the file system as being written to, and counts the mount.
@@ -96,6 +97,7 @@ pub(crate) fn activate(sb: &SuperBlock<Rext2>) -> Result {
     let (count, max) = (raw.get16(MNT_COUNT)?, raw.get16(MAX_MNT_COUNT)? as i16);
     let last = raw.get32(offset_of!(ondisk::SuperBlock, s_lastcheck))?;
     let interval = raw.get32(offset_of!(ondisk::SuperBlock, s_checkinterval))?;
+    let mtime = raw.get32(MTIME)?;
     let now = fs::real_seconds();
     if old & state::VALID == 0 {
         sb.warn(format_args!("not clean: running e2fsck is recommended"));
@@ -110,17 +112,32 @@ pub(crate) fn activate(sb: &SuperBlock<Rext2>) -> Result {
             "not checked for a long time: running e2fsck is recommended"
         ));
     }
-    if max == 0 {
-        raw.set16(MAX_MNT_COUNT, 20)?;
+    let fields = [
+        (
+            MAX_MNT_COUNT,
+            max as u16,
+            if max == 0 { 20 } else { max as u16 },
+        ),
+        (STATE, old, old & !state::VALID),
+        (MNT_COUNT, count, count.wrapping_add(1)),
+    ];
+    for (field, _, new) in fields {
+        raw.set16(field, new)?;
     }
-    raw.set16(STATE, old & !state::VALID)?;
-    raw.set16(MNT_COUNT, count.wrapping_add(1))?;
-    raw.set32(offset_of!(ondisk::SuperBlock, s_mtime), now as u32)?;
+    raw.set32(MTIME, now as u32)?;
+    if let Err(e) = raw.write(true) {
+        // It stays read-only, and what is in memory may still be written.
+        for (field, old, _) in fields {
+            raw.set16(field, old)?;
+        }
+        raw.set32(MTIME, mtime)?;
+        return Err(e);
+    }
     *known = State {
         remembered: old,
         active: true,
     };
-    raw.write(true)
+    Ok(())
 }
 
 /// Marks the file system as what it was before it was written to, once all else is on the disk. With
@@ -139,15 +156,15 @@ pub(crate) fn deactivate(sb: &SuperBlock<Rext2>) -> Result {
         marks &= !state::VALID;
     }
     raw.set16(STATE, marks)?;
-    if let Err(e) = raw.write(true) {
+    // Not before all else is on the disk, and neither lost by the device.
+    if let Err(e) = raw.write(true).and_then(|()| sb.sync_device()) {
         // It goes on as it was: whoever asked for it is told.
         raw.set16(STATE, marks & !state::VALID)?;
         raw.write(false)?;
         return Err(e);
     }
     known.active = false;
-    drop(known);
-    sb.sync_device()
+    Ok(())
 }
 
 /// Marks a file system that [`deactivate`] has marked once more as being written to.

@@ -338,11 +338,14 @@ impl<'a> Block<'a> {
         while let (Some(ino), Some(second)) = (words.get(at), words.get(at + 1)) {
             let head = DirEntry::new(ino, second);
             let len = usize::from(head.rec_len);
-            if len < SHORTEST {
-                break;
-            }
             // Positions in a block are small numbers.
             let next = at.wrapping_add(len / 4);
+            if next > words.count()
+                || len < ondisk::DIR_HEAD + usize::from(head.name_len).max(1)
+                || ino > self.inodes
+            {
+                break;
+            }
             if ino != 0 && 4 * at >= offset {
                 let entry = Entry {
                     ino,

@@ -12,7 +12,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{blocks_from, entry_len, Block, Entry, SHORTEST};
+use super::{blocks_from, entry_len, stop_if_killed, Block, Entry, SHORTEST};
 use crate::{
     indirect,
     ondisk::{self, inode_flags, mode, DirEntry},
@@ -203,6 +203,7 @@ pub(crate) fn add<'a>(
 /// full.
 fn find_room(dir: &INode<Rext2>, need: usize) -> Result<Option<(Block<'_>, Entry)>> {
     for number in blocks_from(dir, dir.data().last_room())? {
+        stop_if_killed()?;
         let mut block = Block::read(dir, number)?;
         while let Some(entry) = block.step()? {
             if entry.len - entry.used() >= need {

@@ -60,6 +60,7 @@ struct buffer_head *rust_helper_fs_sb_bnew(struct super_block *sb,
 
 	lock_buffer(bh);
 	memset(bh->b_data, 0, bh->b_size);
+	clear_buffer_checked(bh);
 	set_buffer_uptodate(bh);
 	unlock_buffer(bh);
 
@@ -200,17 +201,14 @@ size_t rust_helper_fs_buffer_find_set_bit(const struct buffer_head *bh,
 	return find_next_bit_le(bh->b_data, end, from);
 }
 
-/* The state bits from here on belong to the file system. */
-#define BH_Checked BH_PrivateStart
-
-bool rust_helper_fs_buffer_checked(const struct buffer_head *bh)
+bool rust_helper_buffer_checked(const struct buffer_head *bh)
 {
-	return test_bit(BH_Checked, &bh->b_state);
+	return buffer_checked(bh);
 }
 
-void rust_helper_fs_buffer_set_checked(struct buffer_head *bh)
+void rust_helper_set_buffer_checked(struct buffer_head *bh)
 {
-	set_bit(BH_Checked, &bh->b_state);
+	set_buffer_checked(bh);
 }
 
 #endif

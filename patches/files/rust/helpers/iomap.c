@@ -54,6 +54,12 @@ int rust_helper_fs_iomap_zero_range(struct inode *inode, loff_t pos, loff_t len,
 	return iomap_zero_range(inode, pos, len, NULL, ops);
 }
 
+void rust_helper_fs_unlock_folio(struct folio *folio)
+{
+	folio_unlock(folio);
+	folio_put(folio);
+}
+
 /*
  * What a folio holds stays as it is, because others may have mapped it and
  * store to it.

@@ -255,7 +255,7 @@ pub fn random_u32() -> u32 {
 
 /// Whether the current task has been killed: long work for it may end.
 pub fn is_killed() -> bool {
-    // SAFETY: No preconditions.
+    // SAFETY: There is a current task wherever this code runs: no callback is called in an interrupt.
     unsafe { bindings::fs_is_killed() }
 }
 

@@ -98,7 +98,8 @@ impl<O: Operations> Tables<O> {
 
     /// # Safety
     ///
-    /// Called by the VFS for a file of type `O::FileSystem`, with or without the lock of its inode.
+    /// Called by the VFS for a file of type `O::FileSystem`, with or without the lock of its inode, but
+    /// without `invalidate_lock` and the lock of a folio.
     unsafe extern "C" fn bmap(
         mapping: *mut bindings::address_space,
         block: bindings::sector_t,

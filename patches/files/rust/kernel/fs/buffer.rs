@@ -28,7 +28,9 @@ use core::{
 ///
 /// # Invariants
 ///
-/// `bh` is up to date, and the value owns a reference to it. Its size does not change.
+/// `bh` is up to date, and the value owns a reference to it. As long as it does, `b_data` points to
+/// `b_size` mapped bytes, neither of the two changes, and the data is aligned to its size, a power of
+/// two of at least 512.
 pub struct BufHead<'a> {
     bh: NonNull<bindings::buffer_head>,
     _sb: PhantomData<&'a bindings::super_block>,
@@ -37,7 +39,9 @@ pub struct BufHead<'a> {
 // SAFETY: Buffers are reference-counted with atomics and belong to no task.
 unsafe impl Send for BufHead<'_> {}
 
-// SAFETY: The methods that take `&self` copy from memory that anybody may write to.
+// SAFETY: The methods that take `&self` access the data by copies of C code, by volatile loads and
+// stores of aligned numbers, and by atomic operations on bits, all of which may run at the same time;
+// they change the state of the buffer by atomic operations.
 unsafe impl Sync for BufHead<'_> {}
 
 impl<'a> BufHead<'a> {
@@ -50,7 +54,8 @@ impl<'a> BufHead<'a> {
     pub(super) unsafe fn read(sb: *mut bindings::super_block, block: u64) -> Result<Self> {
         // SAFETY: By the safety requirements.
         let bh = unsafe { bindings::fs_sb_bread(sb, block) };
-        // INVARIANT: It returns a buffer that is up to date, with a reference.
+        // INVARIANT: It returns a buffer that is up to date, with a reference, which keeps its folio
+        // where it is. Folios of block devices are in low memory and aligned to their size.
         Ok(BufHead {
             bh: NonNull::new(bh).ok_or(EIO)?,
             _sb: PhantomData,
@@ -123,6 +128,8 @@ impl<'a> BufHead<'a> {
     /// The numbers of which the block consists.
     #[inline]
     pub fn words(&self) -> Words<'_> {
+        // INVARIANT: By the type invariant of the buffer, its data is aligned to more than a number
+        // and consists of that many bytes, as long as the buffer is borrowed.
         Words {
             // SAFETY: The start of the block is within it.
             first: unsafe { self.data(0) }.cast(),
@@ -131,19 +138,21 @@ impl<'a> BufHead<'a> {
         }
     }
 
-    /// Whether [`BufHead::set_checked`] was called for the block since it came to memory.
+    /// Whether [`BufHead::set_checked`] was called for the block, since it came to memory or was taken
+    /// by [`SuperBlock::bnew`](super::SuperBlock::bnew).
     ///
-    /// That is no proof of anything: who has opened the device may have written to the block since.
+    /// That is no proof of anything: the contents may have changed since, by the file system or by
+    /// whoever has opened the device.
     #[inline]
     pub fn is_checked(&self) -> bool {
         // SAFETY: Valid by the type invariant.
-        unsafe { bindings::fs_buffer_checked(self.bh.as_ptr()) }
+        unsafe { bindings::buffer_checked(self.bh.as_ptr()) }
     }
 
     /// Remembers that the file system has checked the block, as long as it is in memory.
     pub fn set_checked(&self) {
         // SAFETY: Valid by the type invariant.
-        unsafe { bindings::fs_buffer_set_checked(self.bh.as_ptr()) }
+        unsafe { bindings::set_buffer_checked(self.bh.as_ptr()) }
     }
 
     /// Loads a little-endian number at `offset`, a multiple of 4.
@@ -243,8 +252,8 @@ impl<'a> BufHead<'a> {
         }
         // The two make an `smp_store_release()`, without a call.
         fence(Ordering::Release);
-        // SAFETY: The data of a buffer is aligned to the block size, and the number is within it.
-        // It is stored as `WRITE_ONCE()` does, because others may load at the same time.
+        // SAFETY: The data of a buffer is aligned and can be written by the type invariant; the number
+        // is within it, at a multiple of its size. It is stored as `WRITE_ONCE()` does, because others may load at the same time.
         unsafe {
             self.data(offset)
                 .cast::<u32>()
@@ -319,7 +328,8 @@ impl<'a> BufHead<'a> {
     /// set already. Returns how many have been set.
     pub fn set_zeros(&self, from: usize, end: usize) -> usize {
         let end = end.min(8 * self.size());
-        // SAFETY: The bits in front of `end` are within the block.
+        // SAFETY: The bits in front of `end` are within the block, which consists of whole words of
+        // the machine by the type invariant.
         unsafe { bindings::fs_buffer_set_zeros(self.bh.as_ptr(), from, end) }
     }
 
@@ -327,7 +337,8 @@ impl<'a> BufHead<'a> {
     /// clear already. Returns how many have been cleared.
     pub fn clear_ones(&self, from: usize, end: usize) -> usize {
         let end = end.min(8 * self.size());
-        // SAFETY: The bits in front of `end` are within the block.
+        // SAFETY: The bits in front of `end` are within the block, which consists of whole words of
+        // the machine by the type invariant.
         unsafe { bindings::fs_buffer_clear_ones(self.bh.as_ptr(), from, end) }
     }
 
@@ -396,7 +407,7 @@ impl<'a> BufHead<'a> {
 /// The little-endian numbers of 32 bits of which a block consists.
 ///
 /// Each is loaded as a whole, and there is no order between the loads: it is for those who keep their
-/// writers away.
+/// writers away, or who need no order until a fence of their own.
 ///
 /// # Invariants
 ///
@@ -421,8 +432,8 @@ impl Words<'_> {
         if index >= self.count {
             return None;
         }
-        // SAFETY: By the type invariant. It is loaded as `READ_ONCE()` does, because others may store
-        // at the same time.
+        // SAFETY: There are more than `index` numbers, which are aligned and can be read by the type
+        // invariant. It is loaded as `READ_ONCE()` does, because others may store at the same time.
         Some(u32::from_le(unsafe {
             self.first.add(index).read_volatile()
         }))

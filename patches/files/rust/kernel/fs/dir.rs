@@ -276,8 +276,9 @@ impl Emitter<'_> {
             return Err(EIO);
         }
         let name = block.bytes(offset, len)?;
-        // SAFETY: The context is valid and ours; `name` points to so many bytes that can be read.
-        // They are only read by C code, which makes of them what it finds.
+        // SAFETY: The context is valid and ours by the type invariant. `name` points to so many bytes
+        // that can be read, no more than 255, as long as `block` is borrowed. They are only read by C
+        // code, which makes of them what it finds.
         let taken =
             unsafe { bindings::dir_emit(self.ctx.as_ptr(), name, len as _, ino, file_type as u32) };
         if taken {

@@ -148,6 +148,10 @@ pub trait Alloc {
     /// What the write returns, if nothing was written before.
     fn map(file: Held<'_, Self::FileSystem, Excl>, pos: Offset, len: u64) -> Result<Mapping>;
 
+    /// Says that `written` bytes from `pos` on, of what a new mapping covers, have come to the page
+    /// cache. Their folio is still locked: from now on it may be written, dropped and read once more.
+    fn wrote(_file: Held<'_, Self::FileSystem, Excl>, _pos: Offset, _written: u64) {}
+
     /// Ends the use of a mapping of `len` bytes from `pos`, of which the first `written` hold data.
     /// What was allocated for the rest is to be given back, or made to read as zeros.
     ///
@@ -349,13 +353,49 @@ impl<M: Alloc> AllocTable<M> {
         iomap: *mut bindings::iomap,
         _source: *mut bindings::iomap,
     ) -> crate::ffi::c_int {
+        let mut is_new = false;
         let alloc = |file: &INode<M::FileSystem>| {
             let _scope = NoFs::new();
             // SAFETY: By the safety requirements.
-            M::map(unsafe { Held::new(file) }, pos, len as u64)
+            let mapping = M::map(unsafe { Held::new(file) }, pos, len as u64)?;
+            is_new = matches!(mapping.kind, Kind::Mapped { new: true, .. });
+            Ok(mapping)
         };
         // SAFETY: By the safety requirements.
-        unsafe { begin(inode, pos, iomap, alloc) }
+        let ret = unsafe { begin(inode, pos, iomap, alloc) };
+        if ret == 0 && is_new {
+            // SAFETY: The mapping belongs to the call.
+            unsafe { (*iomap).folio_ops = Self::FOLIO_OPS };
+        }
+        ret
+    }
+
+    const FOLIO_OPS: &'static bindings::iomap_folio_ops = &bindings::iomap_folio_ops {
+        put_folio: Some(Self::put_folio),
+        // SAFETY: The table consists of optional function pointers: zero is `None`.
+        ..unsafe { core::mem::zeroed() }
+    };
+
+    /// # Safety
+    ///
+    /// Called by iomap for a file of type `M::FileSystem` whose lock is held exclusively, with a
+    /// locked folio of it and a reference to that, which are given up.
+    unsafe extern "C" fn put_folio(
+        inode: *mut bindings::inode,
+        pos: Offset,
+        written: crate::ffi::c_uint,
+        folio: *mut bindings::folio,
+    ) {
+        if written > 0 {
+            // SAFETY: By the safety requirements.
+            M::wrote(
+                unsafe { Held::new(INode::from_raw(inode)) },
+                pos,
+                written.into(),
+            );
+        }
+        // SAFETY: By the safety requirements.
+        unsafe { bindings::fs_unlock_folio(folio) };
     }
 
     /// # Safety

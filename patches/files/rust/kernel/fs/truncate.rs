@@ -74,9 +74,9 @@ impl<T: FileSystem> Held<'_, T, Excl> {
         })
     }
 
-    /// Has all that the page cache shows from byte `start` to byte `end` of a regular file written,
-    /// because there are blocks under it that were just allocated. What is not in the page cache is
-    /// read first.
+    /// Has all that the page cache shows from byte `start` to byte `end` of a regular file written, as
+    /// far as the file goes, because there are blocks under it that were just allocated. What is not
+    /// in the page cache is read first: no lock may be held that reading needs.
     ///
     /// Whoever has mapped the file sees no change.
     ///
@@ -87,7 +87,9 @@ impl<T: FileSystem> Held<'_, T, Excl> {
         if start < 0 {
             return Err(EINVAL);
         }
-        // SAFETY: The inode is in use and its lock is held exclusively.
+        let end = end.min(self.size());
+        // SAFETY: The inode is in use and its lock is held exclusively. `start` is not negative, and
+        // both are no more than the size. What is not a regular file of iomap is refused there.
         to_result(unsafe { bindings::fs_dirty_range(self.inode().as_ptr(), start, end) })
     }
 
@@ -166,6 +168,15 @@ impl<T: FileSystem> Held<'_, T, Excl> {
         let inode = self.inode().as_ptr();
         // SAFETY: The inode is in use, so that its mapping is valid.
         let _invalidating = unsafe { Invalidating::lock((*inode).i_mapping) };
+        // A folio over an end of the hole that is dirty stays, and would be written to blocks that
+        // are free by then.
+        for end in [first - 1, last] {
+            // SAFETY: The inode is valid. Nobody can dirty the folio by a mapping meanwhile, because
+            // that takes the second of the locks.
+            to_result(unsafe {
+                bindings::filemap_write_and_wait_range((*inode).i_mapping, end.max(0), end.max(0))
+            })?;
+        }
         // Blocks may be smaller than a page. Whoever has mapped a page that loses some of them has to
         // ask for them once more before the next store.
         let page = PAGE_SIZE as Offset;

@@ -334,8 +334,8 @@ impl<'k, T: FileSystem> Fill<'k, T> {
         let locked = self.0;
         let req = &locked.write.req;
         let start = req.pos();
-        // SAFETY: The table is for files of type `T` and takes an `M`, which is borrowed until the
-        // IO is done, as the call waits for it.
+        // SAFETY: The request is valid and ours, and the lock is held. The table is for files of type
+        // `T` and takes an `M`, which is borrowed until the IO is done, as the call waits for it.
         let ret = unsafe {
             req.direct(
                 iomap::FillTable::<M>::OPS,
