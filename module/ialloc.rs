@@ -24,7 +24,7 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 use kernel::{
-    fs::{inode::FreshINode, INode, SuperBlock},
+    fs::{self, inode::FreshINode, INode, SuperBlock},
     ondisk::Le16,
     prelude::*,
 };
@@ -46,8 +46,19 @@ pub(crate) fn new_inode<'sb>(dir: &'sb INode<Rext2>, mode: u16) -> Result<FreshI
         group_for_file(mount, dir)
     };
     let first = first.ok_or(ENOSPC)?;
-    for number in Iterator::chain(first..mount.geometry.groups.get(), 0..first) {
-        let Some(mut new) = take(sb, number)? else {
+    let mut lately = is_dir.then(|| Lately::new(mount));
+    let mut groups = Iterator::chain(first..mount.geometry.groups.get(), 0..first);
+    loop {
+        let Some(number) = groups.next().filter(|_| !Lately::is_over(&lately)) else {
+            // What was freed is on the disk after this, with the names that are gone.
+            if lately.take().is_some_and(|lately| lately.passed > 0) {
+                sync(sb)?;
+                groups = Iterator::chain(first..mount.geometry.groups.get(), 0..first);
+                continue;
+            }
+            return Err(ENOSPC);
+        };
+        let Some(mut new) = take(sb, number, lately.as_mut())? else {
             continue;
         };
         new.init_owner(dir, mode, mount.options.grpid());
@@ -61,7 +72,56 @@ pub(crate) fn new_inode<'sb>(dir: &'sb INode<Rext2>, mode: u16) -> Result<FreshI
         new.data().set_block_group(number);
         return Ok(new);
     }
-    Err(ENOSPC)
+}
+
+/// Inodes that were freed since the file system was synced, and that no directory gets.
+///
+/// A name that was removed may still be on the disk. After a crash it leads to whatever has the number
+/// then. That makes one more name of a file; but of two names of a directory, a check removes one, and
+/// it may be the one that `fsync(2)` has promised.
+struct Lately {
+    /// The time of the last sync, as inodes have it.
+    since: u32,
+    /// How many have been passed over.
+    passed: u32,
+}
+
+impl Lately {
+    /// From so many on, syncing is cheaper than looking at more.
+    const ENOUGH: u32 = 64;
+
+    fn new(mount: &Mount) -> Self {
+        Self {
+            since: mount.last_sync.load(Ordering::Relaxed),
+            passed: 0,
+        }
+    }
+
+    /// Whether enough of them have been passed over.
+    fn is_over(lately: &Option<Self>) -> bool {
+        lately.as_ref().is_some_and(|l| l.passed >= Self::ENOUGH)
+    }
+
+    /// Whether an inode is to be passed over.
+    fn passes(&mut self, sb: &SuperBlock<Rext2>, ino: u32) -> Result<bool> {
+        let (block, offset) = inode::location(sb.data(), ino)?;
+        let dtime = offset + offset_of!(ondisk::Inode, i_dtime);
+        let passes = sb.bread(block)?.load_le32(dtime)? >= self.since;
+        self.passed += u32::from(passes);
+        Ok(passes)
+    }
+}
+
+/// Writes all that is in memory, and remembers when that was.
+///
+/// # Errors
+///
+/// What the device returns.
+pub(crate) fn sync(sb: &SuperBlock<Rext2>) -> Result {
+    let now = fs::real_seconds() as u32;
+    sb.sync_device()?;
+    sb.data().last_sync.store(now, Ordering::Relaxed);
+    Ok(())
 }
 
 /// The flags of a new file in a directory that has the given ones.
@@ -74,8 +134,12 @@ fn inherited(flags: u32, mode: u16) -> u32 {
     }
 }
 
-/// Takes a number of a group, if there is one.
-fn take(sb: &SuperBlock<Rext2>, number: u32) -> Result<Option<FreshINode<'_, Rext2>>> {
+/// Takes a number of a group, if there is one that is not to be passed over.
+fn take<'sb>(
+    sb: &'sb SuperBlock<Rext2>,
+    number: u32,
+    mut lately: Option<&mut Lately>,
+) -> Result<Option<FreshINode<'sb, Rext2>>> {
     let mount = sb.data();
     let geo = &mount.geometry;
     let Some(group) = mount.group(number) else {
@@ -87,6 +151,14 @@ fn take(sb: &SuperBlock<Rext2>, number: u32) -> Result<Option<FreshINode<'_, Rex
     let mut next = (geo.first_ino - 1).saturating_sub(before) as usize;
     while let Some(bit) = bitmap.find_zero_bit(next, geo.inodes_per_group.get() as usize) {
         next = bit + 1;
+        if let Some(lately) = &mut lately {
+            if lately.passed >= Lately::ENOUGH {
+                break;
+            }
+            if lately.passes(sb, before + bit as u32 + 1)? {
+                continue;
+            }
+        }
         if bitmap.test_and_set_bit(bit)? {
             // Another task was faster.
             continue;

@@ -134,12 +134,15 @@ impl Operations for Rext2 {
         dentry: Negative<'a, Rext2>,
     ) -> Result<Created<'a>> {
         let reference = inode.inode().grab()?;
+        let nameless = inode.nlink() == 0;
         let changed = dir::add(&mut dir, dentry.name(), &inode)?;
         inode.inc_nlink();
         inode.touch_ctime();
         inode.mark_dirty();
         let created = dentry.link(reference)?;
-        if dir.is_dirsync() {
+        // On the disk it is a deleted inode: `fsync(2)` of the directory would promise a name that the
+        // check after a crash removes.
+        if nameless || dir.is_dirsync() {
             inode.sync_metadata()?;
         }
         changed.sync(&dir)?;
@@ -264,7 +267,8 @@ impl<'a> Moved<'a> for Positive<'a, Rext2> {
 /// Moves a name.
 ///
 /// The new name comes before the old one goes: who looks in between, after a crash, finds two names
-/// rather than none.
+/// rather than none. Of two names of a directory, a check removes one, which may be the new one: so
+/// where a directory gets another parent, both changes are written at once, in this order.
 fn move_name<'a, E: Moved<'a>>(
     mut dirs: Dirs<'a>,
     mut old: E,
@@ -276,11 +280,15 @@ fn move_name<'a, E: Moved<'a>>(
         NewName::Free(name) => {
             let up = Up::of(&mut old)?;
             let added = dir::add(dirs.target(), name, inode)?;
+            if up.is_some() {
+                settle_now(&added, dirs.target());
+            }
             let removed = from.remove(&mut dirs.old)?;
             if let Some(up) = up {
                 gain_subdir(dirs.target());
                 lose_subdir(&mut dirs.old);
                 up.set(dirs.target())?;
+                settle_now(&removed, &dirs.old);
             }
             settle(added, dirs.target());
             settle(removed, &dirs.old);
@@ -292,6 +300,9 @@ fn move_name<'a, E: Moved<'a>>(
             let to = slot_of(dirs.target().inode(), &victim)?;
             let up = Up::of(&mut old)?;
             let set = to.set(dirs.target(), inode)?;
+            if up.is_some() {
+                settle_now(&set, dirs.target());
+            }
             let removed = from.remove(&mut dirs.old)?;
             if inode.is_dir() {
                 lose_dir(victim.held())?;
@@ -301,6 +312,7 @@ fn move_name<'a, E: Moved<'a>>(
             }
             if let Some(up) = up {
                 up.set(dirs.target())?;
+                settle_now(&removed, &dirs.old);
             }
             settle(set, dirs.target());
             settle(removed, &dirs.old);
@@ -312,6 +324,10 @@ fn move_name<'a, E: Moved<'a>>(
                 let (up, other_up) = (Up::of(&mut old)?, Up::of(&mut other)?);
                 let set = to.set(dirs.target(), inode)?;
                 let other_set = from.set(&mut dirs.old, other_inode)?;
+                if up.is_some() || other_up.is_some() {
+                    settle_now(&set, dirs.target());
+                    settle_now(&other_set, &dirs.old);
+                }
                 match (&up, &other_up) {
                     (Some(_), None) => {
                         gain_subdir(dirs.target());
@@ -389,6 +405,11 @@ fn check_empty(dir: &INode<Rext2>) -> Result {
 /// Writes a change for which it is late to fail.
 fn settle(changed: Changed<'_>, dir: &INode<Rext2>) {
     let _seen_by_fsync = changed.sync(dir);
+}
+
+/// Writes a change for which it is late to fail, in any case.
+fn settle_now(changed: &Changed<'_>, dir: &INode<Rext2>) {
+    let _seen_by_fsync = changed.sync_now(dir);
 }
 
 /// An inode has lost a name.

@@ -9,6 +9,7 @@ use crate::{
     check::{check_super, features, read_groups, read_super},
     geometry::Geometry,
     group::{self, Group},
+    ialloc,
     inode::{self, Info},
     ondisk::{self, compat, incompat, ro_compat},
     options::{self, Params},
@@ -23,7 +24,7 @@ use kernel::{
     fs::{
         context::{Options, Param},
         inode::Evicting,
-        random_u32,
+        random_u32, real_seconds,
         sb::{Limits, Mounted, NewSb, Stat},
         FileSystem, INode, SuperBlock,
     },
@@ -63,6 +64,8 @@ pub(crate) struct Mount {
     /// Whether the superblock says that there are big files, or extended attributes.
     pub(crate) large_file: AtomicBool,
     pub(crate) ext_attr: AtomicBool,
+    /// When the file system was synced last, in seconds as inodes have them.
+    pub(crate) last_sync: AtomicU32,
     /// The generation of the next new inode.
     pub(crate) next_generation: AtomicU32,
     /// The mount options.
@@ -125,6 +128,7 @@ impl Mount {
             read_only_format,
             large_file: AtomicBool::new(large_file),
             ext_attr: AtomicBool::new(ext_attr),
+            last_sync: AtomicU32::new(real_seconds() as u32),
             next_generation: AtomicU32::new(random_u32()),
             options,
             windows <- new_mutex!(Windows::new(), "rext2_windows"),
@@ -298,7 +302,7 @@ impl FileSystem for Rext2 {
     fn sync_fs(sb: &SuperBlock<Self>, wait: bool) -> Result {
         state::counts(sb)?;
         if wait {
-            sb.sync_device()?;
+            ialloc::sync(sb)?;
         }
         Ok(())
     }

@@ -144,7 +144,13 @@ impl<'a> Changed<'a> {
         if !dir.is_dirsync() {
             return Ok(());
         }
+        self.sync_now(dir)
+    }
+
+    /// Writes the change, what leads to it, and the inode of the directory.
+    pub(crate) fn sync_now(&self, dir: &INode<Rext2>) -> Result {
         self.0.sync()?;
+        dir.sync_buffers()?;
         dir.sync_metadata()
     }
 }

@@ -206,6 +206,17 @@ impl<T: FileSystem> INode<T> {
         to_result(unsafe { bindings::sync_inode_metadata(self.as_ptr(), 1) })
     }
 
+    /// Writes the blocks that were changed on behalf of the inode, and waits for them: those given to
+    /// [`BufHead::mark_dirty_inode`](super::buffer::BufHead::mark_dirty_inode).
+    ///
+    /// # Errors
+    ///
+    /// What the device returns.
+    pub fn sync_buffers(&self) -> Result {
+        // SAFETY: The inode is valid, and so is its mapping.
+        to_result(unsafe { bindings::sync_mapping_buffers((*self.as_ptr()).i_mapping) })
+    }
+
     /// Writes what the page cache holds for the file, and waits for it.
     ///
     /// # Errors
