@@ -244,6 +244,9 @@ pub struct TestArgs {
     /// Suite crash: judge this recording of an earlier run again
     #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,
+    /// Suite crash: fail also where a file is damaged that was changed after its fsync
+    #[arg(long)]
+    pub strict: bool,
     /// The file system driver to test: rext2, or as a control ext2, ext4 or xfs
     #[arg(long, value_name = "TYPE")]
     pub fs: Option<String>,

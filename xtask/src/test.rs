@@ -212,7 +212,14 @@ fn repeat(project: &Project, args: &TestArgs, name: &str) -> String {
     line.extend(args.ops.map(|ops| format!(" --ops {ops}")));
     line.extend(args.seconds.map(|seconds| format!(" --seconds {seconds}")));
     line.extend(args.off.iter().map(|off| format!(" --off {off}")));
-    line.extend(args.replay.iter().map(|file| format!(" --replay {}", file.display())));
+    line.extend(
+        args.replay
+            .iter()
+            .map(|file| format!(" --replay {}", file.display())),
+    );
+    if args.strict {
+        line.push_str(" --strict");
+    }
     if args.mutants {
         line.push_str(" --mutants");
     }
@@ -292,6 +299,7 @@ pub fn suite_run(
     argv.extend(args.seconds.map(|seconds| format!("seconds={seconds}")));
     argv.extend(args.off.iter().map(|off| format!("off={off}")));
     argv.extend(args.replay.iter().map(|_| "replay=1".to_owned()));
+    argv.extend(args.strict.then(|| "strict=1".to_owned()));
     if let Some(filter) = &args.filter {
         argv.push(format!("only={filter}"));
     }

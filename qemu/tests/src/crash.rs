@@ -19,6 +19,12 @@
 //! with `replay=1` the guest gets it again, and the same points fail. What the
 //! first failing point left is in partition `kept` of `crash-work`, unrepaired.
 //!
+//! A file that is changed again after its `fsync` and not synced again may be lost
+//! with all that was promised: ext2 has no order among the blocks that lead to
+//! data, and e2fsck clears an inode whose indirect block holds something else. That
+//! is counted, and a failure only with `strict=1`; C ext2 is no better. Nothing of
+//! the kind may happen to a file that nobody has changed.
+//!
 //! A workload of group `control` makes its promises without a system call. That
 //! has to be noticed.
 
@@ -302,8 +308,10 @@ struct Outcome {
     /// How many e2fsck had something to do for.
     repaired: usize,
     failed: usize,
-    /// At how many of those a promise was broken.
+    /// At how many a promise was broken.
     broken: usize,
+    /// At how many only about files that were changed after it.
+    weak: usize,
     /// What the failures are, each once.
     told: Vec<String>,
 }
@@ -320,6 +328,7 @@ fn try_points(
         kernel::insert(&job.fs).context(format!("cannot insert module {}", job.fs))?;
     }
     let seed: u64 = job.get_or("seed", 1)?;
+    let strict = job.get_or("strict", 0)? != 0;
     let mut random = fastrand::Rng::with_seed(seed);
     let all = recorded(group)?;
     let marks: Vec<_> = all.iter().filter_map(Recorded::mark).collect();
@@ -364,6 +373,11 @@ fn try_points(
             Ok(left) => {
                 outcome.repaired += usize::from(left.repaired);
                 outcome.broken += usize::from(!left.broken.is_empty());
+                let hard = left.broken.iter().any(|broken| strict || !broken.touched);
+                if !left.broken.is_empty() && !hard {
+                    outcome.weak += 1;
+                    continue;
+                }
                 let told = left.broken.iter();
                 let told = told.map(|broken| (broken.text.clone(), judge::told(broken, &marks)));
                 told.collect()
@@ -419,8 +433,9 @@ fn keep(image: &[u8], point: usize) -> Result<()> {
 fn kept(job: &Job, group: u64, setup: &Setup, points: Points, count: usize) -> Result<()> {
     let outcome = try_points(job, group, setup, points, count)?;
     println!(
-        "{} points, {} of them with something to repair, {} failed",
-        outcome.tried, outcome.repaired, outcome.failed
+        "{} points, {} of them with something to repair, {} failed; at {} a file was damaged that \
+         had been changed after its promise",
+        outcome.tried, outcome.repaired, outcome.failed, outcome.weak
     );
     ensure!(outcome.failed == 0, "{}", outcome.told.join("\n"));
     Ok(())

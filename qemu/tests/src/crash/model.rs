@@ -100,6 +100,8 @@ pub struct Model {
 pub struct Broken {
     /// Which, and what was found.
     pub text: String,
+    /// Whether the file was changed after its last promise.
+    pub touched: bool,
     /// The operations that had to do with the inode.
     pub history: Vec<usize>,
 }
@@ -402,11 +404,22 @@ impl Model {
             if let Err(error) = self.check(id, seen) {
                 broken.push(Broken {
                     text: format!("{} (inode {ino}): {error:#}", self.name(id)),
+                    touched: self.is_touched(id),
                     history: self.nodes[id].history.clone(),
                 });
             }
         }
         broken
+    }
+
+    /// Whether a file has been changed after its last promise.
+    fn is_touched(&self, id: Id) -> bool {
+        let node = &self.nodes[id];
+        let data = match &node.content {
+            Content::File(data) => !data.is_settled(),
+            _ => false,
+        };
+        data || node.xattrs.len() > 1
     }
 
     fn check(&self, id: Id, seen: &Seen) -> Result<()> {
@@ -426,7 +439,7 @@ impl Model {
                 );
                 Ok(())
             }
-            (Content::Dir, Some(Found::Dir(names))) => self.check_names(id, names),
+            (Content::Dir, Some(Found::Dir(names))) => self.check_names(id, names, seen),
             (Content::Link(number), Some(Found::Link(found))) => {
                 let right = target(*number);
                 anyhow::ensure!(*found == right, "its target is {found}, not {right}");
@@ -436,7 +449,7 @@ impl Model {
         }
     }
 
-    fn check_names(&self, dir: Id, names: &BTreeMap<String, u64>) -> Result<()> {
+    fn check_names(&self, dir: Id, names: &BTreeMap<String, u64>, seen: &Seen) -> Result<()> {
         let slots = self.slots.range((dir, 0)..=(dir, u8::MAX));
         let mut settled = true;
         let mut known = BTreeSet::new();
@@ -445,7 +458,8 @@ impl Model {
             let ino = names.get(&name).copied();
             let allowed = slot.may.iter().any(|may| match (ino, may) {
                 (None, None) => true,
-                (None, Some(id)) => !self.is_sure(*id),
+                // An inode that is gone is told of by itself.
+                (None, Some(id)) => !self.is_sure(*id) || !seen.contains_key(&self.nodes[*id].ino),
                 (Some(ino), Some(id)) => self.nodes[*id].ino == ino,
                 (Some(_), None) => false,
             });

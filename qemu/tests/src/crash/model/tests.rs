@@ -72,6 +72,19 @@ fn a_file_that_was_synced_is_there_under_any_name() {
 }
 
 #[test]
+fn it_is_told_whether_a_file_was_changed_after_its_promise() {
+    let mut model = model(Options::default());
+    apply(&mut model, Op::new(Kind::Fsync, place(1)), 0);
+    assert!(!model.broken(&seen(&[], &[]))[0].touched);
+    let mut write = Op::new(Kind::Write, place(1));
+    (write.pos, write.len, write.id) = (8192, 1, 8);
+    apply(&mut model, write, 0);
+    assert!(model.broken(&seen(&[], &[]))[0].touched);
+    apply(&mut model, Op::new(Kind::Fsync, place(1)), 0);
+    assert!(!model.broken(&seen(&[], &[]))[0].touched);
+}
+
+#[test]
 fn a_name_is_promised_by_its_directory() {
     let mut model = model(Options::default());
     apply(&mut model, Op::new(Kind::Fsync, place(1)), 0);
