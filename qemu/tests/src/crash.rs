@@ -34,6 +34,7 @@ mod judge;
 mod log;
 mod model;
 mod op;
+mod recording;
 mod workload;
 
 use crate::case::{Case, Group};
@@ -41,15 +42,13 @@ use crate::disk;
 use crate::fs::manifest::Manifest;
 use crate::job::Job;
 use crate::kernel;
-use crate::walk::Aligned;
 use anyhow::{Context, Result, ensure};
 use log::{Event, Loss, Medium};
 use model::{Model, Options};
-use op::{Kind, MARK, Mark};
-use rustix::fs::{Mode, OFlags, open};
-use rustix::io::pread;
+use op::{Kind, Mark};
+use recording::{Points, Recorded, choose, recorded};
+use rustix::mount::MountFlags;
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// Serial of the disk that is recorded, and its partitions.
@@ -88,30 +87,30 @@ struct Setup {
     name: &'static str,
     block: u64,
     inode: u64,
-    options: &'static str,
+    flags: MountFlags,
     lies: bool,
 }
 
-const fn setup(name: &'static str, block: u64, inode: u64, options: &'static str) -> Setup {
+const fn setup(name: &'static str, block: u64, inode: u64, flags: MountFlags) -> Setup {
     Setup {
         name,
         block,
         inode,
-        options,
+        flags,
         lies: false,
     }
 }
 
 const SETUPS: [Setup; 7] = [
-    setup("1k", 1024, 128, ""),
-    setup("2k", 2048, 256, ""),
-    setup("4k", 4096, 256, ""),
-    setup("1k-dirsync", 1024, 256, "dirsync"),
-    setup("4k-dirsync", 4096, 128, "dirsync"),
-    setup("2k-sync", 2048, 128, "sync"),
+    setup("1k", 1024, 128, MountFlags::empty()),
+    setup("2k", 2048, 256, MountFlags::empty()),
+    setup("4k", 4096, 256, MountFlags::empty()),
+    setup("1k-dirsync", 1024, 256, MountFlags::DIRSYNC),
+    setup("4k-dirsync", 4096, 128, MountFlags::DIRSYNC),
+    setup("2k-sync", 2048, 128, MountFlags::SYNCHRONOUS),
     Setup {
         lies: true,
-        ..setup("control", 1024, 256, "")
+        ..setup("control", 1024, 256, MountFlags::empty())
     },
 ];
 
@@ -120,11 +119,11 @@ impl Setup {
         SIZE / self.block
     }
 
-    /// What the mount options promise.
+    /// What the mount flags promise.
     fn promises(&self) -> Options {
         Options {
-            dirsync: !self.options.is_empty(),
-            sync: self.options == "sync",
+            dirsync: !self.flags.is_empty(),
+            sync: self.flags == MountFlags::SYNCHRONOUS,
         }
     }
 }
@@ -159,146 +158,6 @@ pub fn groups(job: &Job) -> Result<Vec<Group>> {
         });
     }
     Ok(groups)
-}
-
-/// Where the power fails.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Points {
-    /// When the cache has just been flushed.
-    Flushes,
-    /// After any write.
-    Anywhere,
-}
-
-/// A recorded event of a workload, or a mark.
-enum Recorded {
-    Event(Event),
-    Mark(Mark),
-}
-
-impl Recorded {
-    fn mark(&self) -> Option<&Mark> {
-        match self {
-            Recorded::Mark(mark) => Some(mark),
-            Recorded::Event(_) => None,
-        }
-    }
-}
-
-/// Reads the disk with the recording, some of it at a time.
-struct Recording {
-    fd: OwnedFd,
-    window: Aligned,
-    start: u64,
-    length: usize,
-}
-
-impl Recording {
-    const WINDOW: usize = 256 << 10;
-
-    fn open() -> Result<Recording> {
-        let path = Path::new("/dev").join(disk::find(LOG)?);
-        // The cache may have pages from before they were recorded.
-        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-        let fd = open(&path, flags, Mode::empty());
-        Ok(Recording {
-            fd: fd.context(format!("cannot open {}", path.display()))?,
-            window: Aligned::new(Self::WINDOW),
-            start: 0,
-            length: 0,
-        })
-    }
-}
-
-impl log::Source for Recording {
-    fn read(&mut self, mut pos: u64, mut bytes: &mut [u8]) -> Result<()> {
-        while !bytes.is_empty() {
-            let skip = pos.wrapping_sub(self.start);
-            if skip >= self.length as u64 {
-                self.start = pos / 4096 * 4096;
-                self.length = pread(&self.fd, self.window.bytes(), self.start)
-                    .context("cannot read the recording")?;
-                ensure!(
-                    pos - self.start < self.length as u64,
-                    "the recording is over"
-                );
-                continue;
-            }
-            let skip = skip as usize;
-            let length = bytes.len().min(self.length - skip);
-            let window = &self.window.bytes()[skip..skip + length];
-            bytes[..length].copy_from_slice(window);
-            bytes = &mut bytes[length..];
-            pos += length as u64;
-        }
-        Ok(())
-    }
-}
-
-/// What was recorded of a workload.
-fn recorded(group: u64) -> Result<Vec<Recorded>> {
-    let place = |label| -> Result<_> { Ok(disk::partition(SERIAL, label)?.place()?.1) };
-    let (work, marks) = (place(WORK)?, place(MARKS)?);
-    let work = work..work + SIZE;
-    let marks = marks..marks + MARKS_SIZE;
-    let (mut all, mut open) = (Vec::new(), false);
-    let mut ended = false;
-    log::read(
-        &mut Recording::open()?,
-        |pos, _| work.contains(&pos) || marks.contains(&pos),
-        |event| {
-            match event {
-                Event::Write { pos, bytes, .. } if marks.contains(&pos) => {
-                    let mark = Mark::decode(&bytes[..MARK.min(bytes.len())])?;
-                    if mark.group == group {
-                        open |= mark.op.kind == Kind::Begin;
-                        ended |= mark.op.kind == Kind::End;
-                        all.push(Recorded::Mark(mark));
-                    }
-                }
-                Event::Write {
-                    pos,
-                    bytes,
-                    durable,
-                } if open => all.push(Recorded::Event(Event::Write {
-                    pos: pos - work.start,
-                    bytes,
-                    durable,
-                })),
-                Event::Flush if open => all.push(Recorded::Event(event)),
-                _ => {}
-            }
-            Ok(!ended)
-        },
-    )?;
-    ensure!(ended, "the workload was not recorded to its end");
-    Ok(all)
-}
-
-/// The numbers of the chosen points: the power fails after this many records.
-fn choose(
-    all: &[Recorded],
-    points: Points,
-    count: usize,
-    random: &mut fastrand::Rng,
-) -> Result<BTreeSet<usize>> {
-    let ready = all
-        .iter()
-        .position(|record| matches!(record, Recorded::Mark(mark) if mark.op.kind == Kind::Ready));
-    let ready = ready.context("the workload never began")?;
-    let fits = |record: &Recorded| match (points, record) {
-        (Points::Flushes, record) => matches!(record, Recorded::Event(Event::Flush)),
-        (Points::Anywhere, record) => !matches!(record, Recorded::Event(Event::Flush)),
-    };
-    let numbers = ready + 1..all.len();
-    let mut numbers: Vec<_> = numbers.filter(|number| fits(&all[*number])).collect();
-    ensure!(!numbers.is_empty(), "nothing was recorded");
-    random.shuffle(&mut numbers);
-    Ok(numbers
-        .into_iter()
-        .take(count)
-        .map(|number| number + 1)
-        .collect())
 }
 
 /// What came of some points.

@@ -305,14 +305,14 @@ impl Chooser {
     }
 
     fn link(&mut self, model: &Model) {
-        self.to_new_name(model, Kind::Link);
+        self.give_name(model, Kind::Link);
     }
 
     fn rename(&mut self, model: &Model) {
-        self.to_new_name(model, Kind::Rename);
+        self.give_name(model, Kind::Rename);
     }
 
-    fn to_new_name(&mut self, model: &Model, kind: Kind) {
+    fn give_name(&mut self, model: &Model, kind: Kind) {
         let file = self.file(model);
         let (Some((at, _)), Some(to)) = (file, self.unused(model)) else {
             return;

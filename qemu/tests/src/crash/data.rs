@@ -6,6 +6,8 @@ use crate::pattern;
 use anyhow::{Result, bail, ensure};
 use std::ops::Range;
 
+const PAGE: u64 = 4096;
+
 /// A regular file. What is not loose was promised as it is.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
@@ -70,21 +72,33 @@ impl Data {
             self.loose.push(old..range.end);
             self.bytes.resize(range.end as usize, 0);
         }
-        let numbers = self.numbers(&range);
+        self.place(&range);
+        let bytes = &mut self.bytes[range.start as usize..range.end as usize];
+        pattern::fill(id, range.start, bytes);
+        self.loose.push(range);
+        self.sized();
+    }
+
+    /// The same through a mapping: the pages get all their blocks.
+    pub fn write_mapped(&mut self, id: u16, range: Range<u64>) {
+        let pages = range.start / PAGE * PAGE..range.end.next_multiple_of(PAGE);
+        self.place(&(pages.start..pages.end.min(self.size())));
+        self.write(id, range);
+    }
+
+    /// Gives blocks their place on the device. Those that had none may be part of
+    /// the file before they hold anything.
+    fn place(&mut self, range: &Range<u64>) {
+        let numbers = self.numbers(range);
         if self.placed.len() < numbers.end {
             self.placed.resize(numbers.end, false);
         }
-        // A new block may be part of the file before it holds anything.
         for number in numbers {
             if !std::mem::replace(&mut self.placed[number], true) {
                 let start = number as u64 * self.block;
                 self.loose.push(start..start + self.block);
             }
         }
-        let bytes = &mut self.bytes[range.start as usize..range.end as usize];
-        pattern::fill(id, range.start, bytes);
-        self.loose.push(range);
-        self.sized();
     }
 
     /// Cuts it, or lets it grow.
@@ -263,6 +277,17 @@ mod tests {
         data.check(&found).unwrap();
         found[2048] = 3;
         assert!(data.check(&found).is_err(), "no block of the write");
+    }
+
+    #[test]
+    fn a_store_to_a_mapping_fills_the_holes_of_its_page() {
+        let mut data = promised();
+        data.punch(0..4096);
+        data.settle();
+        data.write_mapped(2, 1100..1200);
+        data.check(&pattern::STALE.repeat(512)).unwrap();
+        data.settle_range(1100..1200);
+        assert!(data.check(&pattern::STALE.repeat(512)).is_err());
     }
 
     #[test]

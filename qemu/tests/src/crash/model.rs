@@ -313,7 +313,10 @@ impl Model {
                 // Stores to a mapping are no write(2).
                 let sync = op.sync || self.options.sync && op.kind != Kind::WriteMapped;
                 let data = self.data(op.at)?;
-                data.write(op.id, range.clone());
+                match op.kind {
+                    Kind::WriteMapped => data.write_mapped(op.id, range.clone()),
+                    _ => data.write(op.id, range.clone()),
+                }
                 if sync && done {
                     data.settle_range(range);
                     self.promise(op.at);

@@ -87,14 +87,8 @@ pub fn run(job: &Job, group: u64, setup: &'static Setup) -> Result<()> {
     marks.put(Op::new(Kind::Begin, Place::default()), 0)?;
     fill(&device)?;
     make(setup, &device)?;
-    let mount = Mount::with(
-        &device,
-        &job.fs,
-        "crash",
-        rustix::mount::MountFlags::empty(),
-        setup.options,
-    )
-    .context(format!("cannot mount it with \"{}\"", setup.options))?;
+    let mount = Mount::with(&device, &job.fs, "crash", setup.flags, "")
+        .context(format!("cannot mount it with {:?}", setup.flags))?;
     let mut model = Model::new(setup.promises(), setup.block);
     for top in 0..TOPS {
         let folder = Folder { top, sub: None };
