@@ -6,7 +6,7 @@
 use super::choose::Chooser;
 use super::model::{Model, target, value};
 use super::op::{Folder, Kind, MARK, Mark, Op, Place, TOPS, text};
-use super::{MARKS, SERIAL, Setup, WORK};
+use super::{Fault, MARKS, SERIAL, Setup, WORK};
 use crate::disk;
 use crate::fs::env::tool;
 use crate::job::Job;
@@ -111,7 +111,7 @@ pub fn run(job: &Job, group: u64, setup: &'static Setup) -> Result<()> {
     let mut chooser = Chooser::new(seed.wrapping_mul(100) + group, setup.blocks() / 3, off)?;
     let hands = Hands {
         root: mount.path().to_owned(),
-        lies: setup.lies,
+        lies: setup.fault == Some(Fault::NoSync),
         uncached: job.is_rext2(),
     };
     for number in 0..count {
