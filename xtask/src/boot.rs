@@ -151,6 +151,7 @@ pub fn shell(project: &Project, shell: Shell) -> anyhow::Result<Exit> {
         },
         disks: vec![shell.disk.clone()],
         files,
+        replay: None,
         may_skip: Vec::new(),
         limits,
         gdb: shell.debugger.is_some(),

@@ -260,6 +260,7 @@ fn leak(project: &Project, kernel: &Kernel) -> anyhow::Result<()> {
         },
         disks: Vec::new(),
         files: Vec::new(),
+        replay: None,
         may_skip: Vec::new(),
         limits: Vm::load(project)?.limits(&project.opts, None),
         gdb: false,

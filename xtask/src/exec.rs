@@ -89,6 +89,7 @@ impl Program<'_> {
             },
             disks: self.disks,
             files,
+            replay: None,
             may_skip: Vec::new(),
             limits,
             gdb: self.debugger.is_some(),

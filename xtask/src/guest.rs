@@ -38,6 +38,8 @@ pub struct Plan<'a> {
     pub disks: Vec<Disk>,
     /// Files for its initramfs: where they are, where they go.
     pub files: Vec<(PathBuf, String)>,
+    /// The recording that the guest gets instead of a new one.
+    pub replay: Option<PathBuf>,
     /// Tests that may be skipped, by full name.
     pub may_skip: Vec<String>,
     /// How long it may take.
@@ -73,6 +75,9 @@ pub enum Use {
     Checked(Checker),
     /// Writes go to a copy, which stays in the run's folder.
     Kept,
+    /// Writes and flushes are recorded; the guest reads the recording from a disk
+    /// whose serial ends in `-log`.
+    Recorded,
 }
 
 /// A finished run.
@@ -99,6 +104,9 @@ pub trait Observer {
 pub struct Unobserved;
 
 impl Observer for Unobserved {}
+
+/// The most that a recording may take; what it does not take is a hole.
+const RECORDING: u64 = 2 << 30;
 
 /// A token that no test can guess by accident and no other run shares.
 pub fn token() -> anyhow::Result<String> {
@@ -189,14 +197,29 @@ impl Setup<'_> {
         initramfs::write(self.project, self.kernel, &plan.job, &plan.files, &initrd)?;
         let kernel = boot_image::of(self.project, &self.kernel.vmlinux)?;
         let mut disks = Vec::new();
+        let mut replay = String::new();
         for (index, disk) in plan.disks.iter().enumerate() {
-            let (file, access) = match disk.use_as {
-                Use::ReadOnly => (disk.file.clone(), Access::ReadOnly),
-                Use::Scratch => (disk.file.clone(), Access::Snapshot),
-                Use::Checked(_) | Use::Kept => {
-                    let copy = folder.disk(index);
-                    copy_sparse(&disk.file, &copy, &folder.qemu_log())?;
-                    (copy, Access::Write)
+            let copy = || {
+                let copy = folder.disk(index);
+                copy_sparse(&disk.file, &copy, &folder.qemu_log())?;
+                anyhow::Ok(copy)
+            };
+            let mut recording = None;
+            let (file, access) = match (disk.use_as, &plan.replay) {
+                (Use::ReadOnly, _) => (disk.file.clone(), Access::ReadOnly),
+                (Use::Scratch, _) => (disk.file.clone(), Access::Snapshot),
+                (Use::Checked(_) | Use::Kept, _) => (copy()?, Access::Write),
+                (Use::Recorded, Some(old)) => {
+                    recording = Some(old.clone());
+                    (disk.file.clone(), Access::Snapshot)
+                }
+                (Use::Recorded, None) => {
+                    let new = folder.recording();
+                    fs::File::create(&new)?.set_len(RECORDING)?;
+                    recording = Some(new.clone());
+                    // What timing has made of a seed is in it.
+                    replay = format!(" --replay {}", new.display());
+                    (copy()?, Access::Record(new))
                 }
             };
             disks.push(qemu::Disk {
@@ -204,6 +227,13 @@ impl Setup<'_> {
                 serial: disk.serial.clone(),
                 access,
             });
+            if let Some(file) = recording {
+                disks.push(qemu::Disk {
+                    file,
+                    serial: format!("{}-log", disk.serial),
+                    access: Access::Watch,
+                });
+            }
         }
         let suite = matches!(plan.job.action, Action::Suite { .. });
         let names: &[&'static str] = match plan.job.action {
@@ -244,7 +274,7 @@ impl Setup<'_> {
         })?;
         let record = Record {
             name: plan.name.to_owned(),
-            repeat: plan.repeat.clone(),
+            repeat: plan.repeat.clone() + &replay,
             suite,
             token: plan.job.token.clone(),
             may_skip: plan.may_skip.clone(),

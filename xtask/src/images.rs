@@ -15,7 +15,7 @@ use crate::step::Step;
 use anyhow::{Context as _, ensure};
 use fs_err as fs;
 use rext2_tests::uncached::fs::Fs;
-use rext2_tests::{images::table, pattern, tree};
+use rext2_tests::{crash, images::table, pattern, tree};
 use std::path::{Path, PathBuf};
 
 /// A disk for the guest, which finds it by its serial.
@@ -169,6 +169,39 @@ pub fn fuzz_disk(project: &Project) -> anyhow::Result<Disk> {
         fs::File::create(&work)?.set_len(FUZZ_SIZE)?;
         let parts = ["work", "kept"].map(|name| (name.to_owned(), &work));
         pack::pack(&folder.join("disk"), &parts)
+    })
+}
+
+/// The disk of suite `crash`: a partition for a file system, and one for marks.
+pub fn crash_disk(project: &Project) -> anyhow::Result<Disk> {
+    empty_parts(
+        project,
+        "crash",
+        &[("work", crash::SIZE), ("marks", crash::MARKS_SIZE)],
+    )
+}
+
+/// The disk on which suite `crash` makes what a crash has left, and keeps some.
+pub fn crash_work_disk(project: &Project) -> anyhow::Result<Disk> {
+    empty_parts(
+        project,
+        "crash-work",
+        &[("work", crash::SIZE), ("kept", crash::SIZE)],
+    )
+}
+
+/// A disk with partitions full of zeros.
+fn empty_parts(project: &Project, name: &str, parts: &[(&str, u64)]) -> anyhow::Result<Disk> {
+    let mut key = key(name)?;
+    key.part(format!("{parts:?}").as_bytes());
+    disk(project, name, key, |folder, _| {
+        let mut files = Vec::new();
+        for (label, size) in parts {
+            let path = folder.join(label);
+            fs::File::create(&path)?.set_len(*size)?;
+            files.push((label.to_string(), path));
+        }
+        pack::pack(&folder.join("disk"), &files)
     })
 }
 

@@ -229,10 +229,10 @@ pub struct TestArgs {
     /// The seed of everything random
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
-    /// Suite fuzz: how many images
+    /// Suite fuzz: how many images; suite crash: how many points
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
-    /// Suites exercise and stress: how many operations
+    /// Suites exercise and stress: how many operations; suite crash: of each workload
     #[arg(long, value_name = "N")]
     pub ops: Option<u64>,
     /// Suite stress, and each race of suite uncached: how long
@@ -241,6 +241,12 @@ pub struct TestArgs {
     /// Suites exercise and stress: leave these operations out
     #[arg(long, value_name = "NAME,…")]
     pub off: Option<String>,
+    /// Suite crash: judge this recording of an earlier run again
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
+    /// Suite crash: fail also where a file is damaged that was changed after its fsync
+    #[arg(long)]
+    pub strict: bool,
     /// The file system driver to test: rext2, or as a control ext2, ext4 or xfs
     #[arg(long, value_name = "TYPE")]
     pub fs: Option<String>,

@@ -53,7 +53,7 @@ pub struct Disk {
 }
 
 /// What happens to a guest's writes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Access {
     /// The guest sees a read-only disk.
     ReadOnly,
@@ -61,6 +61,11 @@ pub enum Access {
     Snapshot,
     /// They change the file: only for a copy of our own, or on request.
     Write,
+    /// They change the file, and are recorded with the flushes in this one, in the
+    /// format of dm-log-writes.
+    Record(PathBuf),
+    /// The guest sees a read-only disk that somebody else writes.
+    Watch,
 }
 
 /// The arguments after the program's name.
@@ -107,15 +112,23 @@ pub fn argv(guest: &Guest) -> Vec<OsString> {
         );
     }
     for (index, disk) in guest.disks.iter().enumerate() {
-        let access = match disk.access {
-            Access::ReadOnly => "readonly=on",
-            Access::Snapshot => "snapshot=on",
-            Access::Write => "readonly=off",
-        };
         // The host may lose its page cache without harm to anyone: nothing
         // here outlives the run, so flushes go no further than the host's cache.
-        let drive = format!("if=none,id=disk{index},format=raw,cache=unsafe,{access},file=");
-        argv.pair("-drive", option(&drive, &disk.file, "")).pair(
+        match &disk.access {
+            Access::Record(log) => argv.pair("-blockdev", recorded(index, &disk.file, log)),
+            access => {
+                let access = match access {
+                    Access::ReadOnly => "readonly=on",
+                    Access::Snapshot => "snapshot=on",
+                    Access::Watch => "readonly=on,file.locking=off",
+                    Access::Write | Access::Record(_) => "readonly=off",
+                };
+                let drive =
+                    format!("if=none,id=disk{index},format=raw,cache=unsafe,{access},file=");
+                argv.pair("-drive", option(&drive, &disk.file, ""))
+            }
+        }
+        .pair(
             "-device",
             format!(
                 "virtio-blk-pci,drive=disk{index},num-queues={},serial={}",
@@ -133,6 +146,18 @@ pub fn argv(guest: &Guest) -> Vec<OsString> {
 
 fn file_chardev(id: &str, file: &Path) -> OsString {
     option(&format!("file,id={id},path="), file, "")
+}
+
+/// A disk that is recorded. The recorder itself has to see the flushes.
+fn recorded(index: usize, file: &Path, log: &Path) -> OsString {
+    const CHILD: &str = "driver=file,{}.cache.no-flush=on,{}.filename=";
+    let child = |name: &str| format!("{name}.{}", CHILD.replace("{}", name));
+    let mut text: OsString =
+        format!("driver=blklogwrites,node-name=disk{index},log-sector-size=512").into();
+    for (name, path) in [("file", file), ("log", log)] {
+        text.push(option(&format!(",{}", child(name)), path, ""));
+    }
+    text
 }
 
 /// An option that ends in a path; QEMU wants a comma in it doubled.
@@ -254,6 +279,33 @@ mod tests {
                 "{line}"
             );
         }
+    }
+
+    #[test]
+    fn a_recorder_sees_the_flushes_of_its_disk_and_others_may_read_what_it_writes() {
+        let disk = |file: &str, access| Disk {
+            file: file.into(),
+            serial: "s".to_owned(),
+            access,
+        };
+        let disks = [
+            disk("/i/a", Access::Record("/r/log".into())),
+            disk("/r/log", Access::Watch),
+        ];
+        let line = line(&guest(&vm(), &disks, &[]));
+        assert!(
+            line.contains(
+                "-blockdev driver=blklogwrites,node-name=disk0,log-sector-size=512,\
+                 file.driver=file,file.cache.no-flush=on,file.filename=/i/a,\
+                 log.driver=file,log.cache.no-flush=on,log.filename=/r/log \
+                 -device virtio-blk-pci,drive=disk0,num-queues=2,serial=s"
+            ),
+            "{line}"
+        );
+        assert!(
+            line.contains("cache=unsafe,readonly=on,file.locking=off,file=/r/log"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -101,6 +101,20 @@ impl Folder {
         self.0.join(format!("disk{index}.img"))
     }
 
+    /// What was written to a disk, in the order in which it was.
+    pub fn recording(&self) -> PathBuf {
+        self.0.join("recording")
+    }
+
+    /// Drops the recording, if there is one.
+    pub fn drop_recording(&self) -> anyhow::Result<()> {
+        let file = self.recording();
+        if file.exists() {
+            fs::remove_file(file)?;
+        }
+        Ok(())
+    }
+
     /// The socket of the guest's terminal, and of gdb.
     pub fn socket(&self, name: &str) -> PathBuf {
         self.0.join(name)

@@ -56,6 +56,9 @@ pub struct SuiteDisk {
     /// Whether it stays in the run's folder.
     #[serde(default)]
     pub keep: bool,
+    /// Whether what is written to it is recorded, for the guest to read.
+    #[serde(default)]
+    pub record: bool,
 }
 
 /// A test that may be skipped.
@@ -84,6 +87,8 @@ impl SuiteDisk {
             "fs" => images::work_disk(project)?,
             "dio" => images::large_disk(project)?,
             "fuzz" => images::fuzz_disk(project)?,
+            "crash" => images::crash_disk(project)?,
+            "crash-work" => images::crash_work_disk(project)?,
             other => match uncached::fs::find(other) {
                 Some(fs) => images::empty_image(project, fs)?,
                 None => bail!("qemu/suites.toml: nothing makes a disk {other:?}"),
@@ -94,6 +99,7 @@ impl SuiteDisk {
             serial,
             use_as: match self.check {
                 Some(checker) => Use::Checked(checker),
+                None if self.record => Use::Recorded,
                 None if self.keep => Use::Kept,
                 None => Use::Scratch,
             },

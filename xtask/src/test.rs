@@ -212,6 +212,14 @@ fn repeat(project: &Project, args: &TestArgs, name: &str) -> String {
     line.extend(args.ops.map(|ops| format!(" --ops {ops}")));
     line.extend(args.seconds.map(|seconds| format!(" --seconds {seconds}")));
     line.extend(args.off.iter().map(|off| format!(" --off {off}")));
+    line.extend(
+        args.replay
+            .iter()
+            .map(|file| format!(" --replay {}", file.display())),
+    );
+    if args.strict {
+        line.push_str(" --strict");
+    }
     if args.mutants {
         line.push_str(" --mutants");
     }
@@ -290,6 +298,8 @@ pub fn suite_run(
     argv.extend(args.ops.map(|ops| format!("ops={ops}")));
     argv.extend(args.seconds.map(|seconds| format!("seconds={seconds}")));
     argv.extend(args.off.iter().map(|off| format!("off={off}")));
+    argv.extend(args.replay.iter().map(|_| "replay=1".to_owned()));
+    argv.extend(args.strict.then(|| "strict=1".to_owned()));
     if let Some(filter) = &args.filter {
         argv.push(format!("only={filter}"));
     }
@@ -305,6 +315,7 @@ pub fn suite_run(
         },
         disks: suite.images(project)?,
         files,
+        replay: args.replay.clone(),
         may_skip: suite
             .may_skip
             .iter()
@@ -322,6 +333,9 @@ pub fn suite_run(
     };
     let run = guest::run(project, kernel, &plan, &mut observer)?;
     let verdict = verdict::of_folder(&run.folder, &run.record, &Lists::load(project)?);
+    if verdict.exit == Exit::Good && !project.opts.keep {
+        run.folder.drop_recording()?;
+    }
     decode::console(project, kernel, module, &run.folder, &verdict);
     let name = full_name(project, name);
     let part = Part::of_run(name, &run.folder, &run.record, verdict);

@@ -6,6 +6,7 @@
 pub mod case;
 pub mod compare;
 pub mod cost;
+pub mod crash;
 pub mod dio;
 pub mod disk;
 pub mod exercise;

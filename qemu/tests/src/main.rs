@@ -6,7 +6,7 @@
 use anyhow::{Context, Result, bail};
 use rext2_tests::job::Job;
 use rext2_tests::{
-    compare, cost, dio, exercise, fs, fuzz, images, runner, rwf, smoke, stress, uncached,
+    compare, cost, crash, dio, exercise, fs, fuzz, images, runner, rwf, smoke, stress, uncached,
 };
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -49,6 +49,7 @@ fn run() -> Result<ExitCode> {
         "images" => images::groups(&job)?,
         "fs" => fs::groups(&job)?,
         "dio" => dio::groups(&job)?,
+        "crash" => crash::groups(&job)?,
         "fuzz" => fuzz::groups(&job)?,
         "uncached" => uncached::groups(&job)?,
         "exercise" => exercise::groups(&job)?,

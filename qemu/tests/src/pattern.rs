@@ -67,7 +67,7 @@ fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
 }
 
 /// What the bytes at a file position look like.
-fn describe(pos: u64, bytes: &[u8]) -> String {
+pub fn describe(pos: u64, bytes: &[u8]) -> String {
     if bytes.iter().take(8).all(|byte| *byte == 0) {
         return "zeros".into();
     }

@@ -96,6 +96,13 @@ pub fn msync(start: *mut u8, length: usize) -> Result<(), Errno> {
     check(unsafe { libc::msync(start.cast(), length, libc::MS_SYNC) }).map(|_| ())
 }
 
+/// Has what is dirty of a file written, waits for nothing and promises nothing.
+pub fn start_writing(file: &File) -> Result<(), Errno> {
+    let flags = libc::SYNC_FILE_RANGE_WRITE;
+    // SAFETY: sync_file_range takes numbers only; a length of 0 is all of the file.
+    check(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) }).map(|_| ())
+}
+
 /// Reads the 32-bit number that an ioctl of a file returns through its argument.
 pub fn ioctl_read(file: &File, request: libc::Ioctl) -> Result<u32, Errno> {
     let mut value: libc::c_long = 0;

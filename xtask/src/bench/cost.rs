@@ -121,6 +121,7 @@ fn measure(project: &Project, ready: &Ready, args: &CostArgs) -> anyhow::Result<
         },
         disks: Vec::new(),
         files,
+        replay: None,
         may_skip: Vec::new(),
         limits: Vm::load(project)?.limits(&project.opts, Some(LIMIT)),
         gdb: false,
