@@ -17,13 +17,13 @@
 
 use crate::{
     group::{self, Group},
-    inode,
+    held, inode,
     super_block::Mount,
     Rext2,
 };
-use core::sync::atomic::Ordering;
+use core::{fmt, sync::atomic::Ordering};
 use kernel::{
-    fs::{self, buffer::BufHead, INode},
+    fs::{self, buffer::BufHead, INode, SuperBlock},
     prelude::*,
     rbtree::{RBTree, RBTreeNode},
 };
@@ -122,7 +122,7 @@ impl Mount {
 /// A group whose bitmap is being searched.
 struct Search<'a> {
     mount: &'a Mount,
-    inode: &'a INode<Rext2>,
+    sb: &'a SuperBlock<Rext2>,
     nr: u32,
     group: &'a Group,
     bitmap: BufHead<'a>,
@@ -132,13 +132,12 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(inode: &'a INode<Rext2>, nr: u32) -> Result<Self> {
-        let sb = inode.sb();
+    fn new(sb: &'a SuperBlock<Rext2>, nr: u32) -> Result<Self> {
         let mount = sb.data();
         let group = mount.group(nr).ok_or(EIO)?;
         Ok(Self {
             mount,
-            inode,
+            sb,
             nr,
             group,
             bitmap: sb.bread(group.block_bitmap.into())?,
@@ -179,7 +178,7 @@ impl<'a> Search<'a> {
                 // The bit stays set, as it should have been.
                 self.bitmap.mark_dirty();
                 inode::damaged(
-                    self.inode.sb(),
+                    self.sb,
                     format_args!(
                         "bg_block_bitmap of group {}: block {first} of the metadata was free",
                         self.nr
@@ -229,6 +228,22 @@ pub(crate) fn alloc(
     inode: &INode<Rext2>,
     goal: u32,
     want: u32,
+    mut window: Option<&mut Window>,
+) -> Result<Extent> {
+    match alloc_free(inode, goal, want, window.as_deref_mut()) {
+        Err(e) if e == ENOSPC && inode.sb().data().held_count() > 0 => {
+            held::sync(inode.sb())?;
+            alloc_free(inode, goal, want, window)
+        }
+        result => result,
+    }
+}
+
+/// Does what [`alloc`] does, with what is not held back.
+fn alloc_free(
+    inode: &INode<Rext2>,
+    goal: u32,
+    want: u32,
     window: Option<&mut Window>,
 ) -> Result<Extent> {
     let mount = inode.sb().data();
@@ -248,7 +263,7 @@ pub(crate) fn alloc(
         let inside = window.start <= goal && goal < window.end;
         // A bitmap that cannot be read is not the only one.
         if let Some(search) = inside
-            .then(|| Search::new(inode, geo.group_of(window.start)))
+            .then(|| Search::new(inode.sb(), geo.group_of(window.start)))
             .and_then(Result::ok)
         {
             let mut from = goal;
@@ -274,7 +289,7 @@ pub(crate) fn alloc(
         if mount.group(nr).map_or(0, free_in) == 0 {
             continue;
         }
-        let search = match Search::new(inode, nr) {
+        let search = match Search::new(inode.sb(), nr) {
             Ok(search) => search,
             Err(e) => {
                 failed = e;
@@ -315,7 +330,7 @@ fn alloc_claimed(
         if mount.group(nr).map_or(0, free_in) == 0 {
             continue;
         }
-        let Ok(search) = Search::new(inode, nr) else {
+        let Ok(search) = Search::new(inode.sb(), nr) else {
             continue;
         };
         let mut from = from.max(search.start);
@@ -348,15 +363,24 @@ pub(crate) fn alloc_one(inode: &INode<Rext2>, goal: u32) -> Result<u32> {
 
 /// Frees blocks. Those that cannot belong to a file, or are free already, are reported and left.
 pub(crate) fn free(inode: &INode<Rext2>, block: u32, count: u32) {
-    let mount = inode.sb().data();
-    let geo = &mount.geometry;
+    free_run(inode.sb(), Some(inode), block, count);
+}
+
+/// Frees a block that was held back.
+pub(crate) fn free_held(sb: &SuperBlock<Rext2>, block: u32) {
+    free_run(sb, None, block, 1);
+}
+
+fn free_run(sb: &SuperBlock<Rext2>, inode: Option<&INode<Rext2>>, block: u32, count: u32) {
+    let geo = &sb.data().geometry;
     let mut left = Extent {
         start: block,
         len: count,
     };
     while left.len > 0 {
         if !(geo.first_data_block..geo.blocks_count).contains(&left.start) {
-            inode::corrupted(
+            report(
+                sb,
                 inode,
                 format_args!("block {} that is freed is not on the disk", left.start),
             );
@@ -364,50 +388,56 @@ pub(crate) fn free(inode: &INode<Rext2>, block: u32, count: u32) {
         }
         let nr = geo.group_of(left.start);
         let len = left.len.min(geo.group_end(nr) - left.start);
-        if let Err(e) = free_in_group(inode, nr, left.start, len) {
-            inode.sb().err(format_args!(
+        match free_in_group(sb, nr, left.start, len) {
+            Ok(None) => {}
+            Ok(Some(bad)) => report(
+                sb,
+                inode,
+                format_args!("block {bad} that is freed was free, or is not a data block"),
+            ),
+            Err(e) => sb.err(format_args!(
                 "bg_block_bitmap of group {nr}: {len} blocks from {} stay in use: error {}",
                 left.start,
                 e.to_errno()
-            ));
+            )),
         }
         left.start = left.start.saturating_add(len);
         left.len -= len;
     }
 }
 
-fn free_in_group(inode: &INode<Rext2>, nr: u32, first: u32, len: u32) -> Result {
-    let search = Search::new(inode, nr)?;
+fn report(sb: &SuperBlock<Rext2>, inode: Option<&INode<Rext2>>, what: fmt::Arguments<'_>) {
+    match inode {
+        Some(inode) => inode::corrupted(inode, what),
+        None => inode::damaged(sb, what),
+    };
+}
+
+/// Frees blocks of a group. Returns one that was free or cannot be, if there is one.
+fn free_in_group(sb: &SuperBlock<Rext2>, nr: u32, first: u32, len: u32) -> Result<Option<u32>> {
+    let search = Search::new(sb, nr)?;
     let mount = search.mount;
     let mut freed = 0;
     let mut bad = None;
-    {
-        let _lock = mount.lock_group(nr);
-        let last = first + len;
-        let mut block = first;
-        while block < last {
-            let from = block;
-            let end = last.min(mount.data_end(block));
-            let bits = |block: u32| (block - search.start) as usize;
-            block += search.bitmap.clear_ones(bits(block), bits(end)) as u32;
-            freed += block - from;
-            if block == from || block < end {
-                bad = Some(block);
-                block += 1;
-            }
-        }
-        if freed > 0 {
-            search.bitmap.mark_dirty();
-            group::add(&search.group.free_blocks, freed);
-            group::add(&mount.free_blocks, freed);
-            mount.group_changed(nr);
+    let _lock = mount.lock_group(nr);
+    let last = first + len;
+    let mut block = first;
+    while block < last {
+        let from = block;
+        let end = last.min(mount.data_end(block));
+        let bits = |block: u32| (block - search.start) as usize;
+        block += search.bitmap.clear_ones(bits(block), bits(end)) as u32;
+        freed += block - from;
+        if block == from || block < end {
+            bad = Some(block);
+            block += 1;
         }
     }
-    if let Some(block) = bad {
-        inode::corrupted(
-            inode,
-            format_args!("block {block} that is freed was free, or is not a data block"),
-        );
+    if freed > 0 {
+        search.bitmap.mark_dirty();
+        group::add(&search.group.free_blocks, freed);
+        group::add(&mount.free_blocks, freed);
+        mount.group_changed(nr);
     }
-    Ok(())
+    Ok(bad)
 }

@@ -5,9 +5,9 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    balloc,
+    balloc, held,
     indirect::{check, no_data_block},
-    ondisk, Rext2,
+    ondisk, persist, Rext2,
 };
 use core::ops::Range;
 use kernel::{
@@ -38,6 +38,12 @@ impl Freed<'_> {
         } else {
             self.start_run(block);
         }
+    }
+
+    /// Frees an indirect block that the file has lost.
+    fn add_indirect(&mut self, block: u32) {
+        held::hold(self.file, block);
+        self.blocks += 1;
     }
 
     /// Frees the run, and starts another one.
@@ -114,7 +120,8 @@ pub(crate) fn free_range(file: &INode<Rext2>, start: u64, end: u64) -> Result {
             let tree = Tree { block, level, bits };
             tree.free(range, &mut freed, || {
                 info.set_block(index, 0);
-                Ok(())
+                // To the buffer of the inode, before the blocks below are held back.
+                persist::write(file, false)
             })?;
         }
         base += covered;
@@ -165,7 +172,7 @@ impl Tree {
                 }
             }
         }
-        freed.add(self.block);
+        freed.add_indirect(self.block);
         Ok(())
     }
 
@@ -186,7 +193,6 @@ impl Tree {
             free_pointers(&buffer, indices, freed)?
         } else {
             let words = buffer.words();
-            let mut changed = false;
             for index in indices {
                 let block = words.get(index).ok_or(EIO)?;
                 if block == 0 {
@@ -200,11 +206,15 @@ impl Tree {
                     bits: self.bits,
                 };
                 tree.free(range, freed, || {
-                    changed = true;
-                    buffer.store_le32(4 * index, 0)
+                    buffer.store_le32(4 * index, 0)?;
+                    // Before the blocks below are held back.
+                    if !whole {
+                        buffer.mark_dirty_inode(file);
+                    }
+                    Ok(())
                 })?;
             }
-            changed
+            false
         };
         if whole || is_empty(&buffer, self.bits) {
             // Whoever gets here once more, by a damaged tree, finds it empty.

@@ -13,7 +13,7 @@
 
 use crate::{
     group::{self, Group},
-    inode,
+    held, inode,
     ondisk::{self, inode_flags, mode},
     super_block::Mount,
     Rext2,
@@ -24,7 +24,7 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 use kernel::{
-    fs::{self, inode::FreshINode, INode, SuperBlock},
+    fs::{inode::FreshINode, INode, SuperBlock},
     ondisk::Le16,
     prelude::*,
 };
@@ -52,7 +52,7 @@ pub(crate) fn new_inode<'sb>(dir: &'sb INode<Rext2>, mode: u16) -> Result<FreshI
         let Some(number) = groups.next().filter(|_| !Lately::is_over(&lately)) else {
             // What was freed is on the disk after this, with the names that are gone.
             if lately.take().is_some_and(|lately| lately.passed > 0) {
-                sync(sb)?;
+                held::sync(sb)?;
                 groups = Iterator::chain(first..mount.geometry.groups.get(), 0..first);
                 continue;
             }
@@ -110,18 +110,6 @@ impl Lately {
         self.passed += u32::from(passes);
         Ok(passes)
     }
-}
-
-/// Writes all that is in memory, and remembers when that was.
-///
-/// # Errors
-///
-/// What the device returns.
-pub(crate) fn sync(sb: &SuperBlock<Rext2>) -> Result {
-    let now = fs::real_seconds() as u32;
-    sb.sync_device()?;
-    sb.data().last_sync.store(now, Ordering::Relaxed);
-    Ok(())
 }
 
 /// The flags of a new file in a directory that has the given ones.

@@ -43,11 +43,12 @@
 //! 1. the lock of the attribute blocks (`Mount::xattrs`);
 //! 2. the map lock of an inode (`Info::map`): its block pointers, its window, and the direct writes
 //!    that make it grow;
-//! 3. the lock of the windows (`Mount::windows`), or that of a group (`Mount::lock_group`): a bitmap
+//! 3. the lock of the blocks that are held back (`Mount::held`);
+//! 4. the lock of the windows (`Mount::windows`), or that of a group (`Mount::lock_group`): a bitmap
 //!    and the counts that belong to it. Nobody holds two of them;
-//! 4. the lock of the superblock (`Mount::state`).
+//! 5. the lock of the superblock (`Mount::state`).
 //!
-//! Whoever holds one of the first two does not wait for memory that other file systems have to give
+//! Whoever holds one of the first three does not wait for memory that other file systems have to give
 //! ([`kernel::fs::nofs`]), because evicting an inode takes them, too.
 //!
 //! Readers take none of these. They follow pointers that are stored with release ordering once all is
@@ -75,6 +76,7 @@ mod file;
 mod free;
 mod geometry;
 mod group;
+mod held;
 mod ialloc;
 mod indirect;
 mod info;

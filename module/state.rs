@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    group,
+    group, held,
     ondisk::{self, compat, ro_compat, state},
     options::OnError,
     Rext2,
@@ -143,6 +143,7 @@ pub(crate) fn activate(sb: &SuperBlock<Rext2>) -> Result {
 /// Marks the file system as what it was before it was written to, once all else is on the disk. With
 /// open files that have no name, it stays marked: somebody has to free them.
 pub(crate) fn deactivate(sb: &SuperBlock<Rext2>) -> Result {
+    held::release(sb)?;
     counts(sb)?;
     sb.sync_device()?;
     let mut known = sb.data().state.lock();

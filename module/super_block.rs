@@ -9,7 +9,7 @@ use crate::{
     check::{check_super, features, read_groups, read_super},
     geometry::Geometry,
     group::{self, Group},
-    ialloc,
+    held::{self, Held},
     inode::{self, Info},
     ondisk::{self, compat, incompat, ro_compat},
     options::{self, Params},
@@ -74,6 +74,10 @@ pub(crate) struct Mount {
     #[pin]
     pub(crate) windows: Mutex<Windows>,
     pub(crate) window_count: AtomicU32,
+    /// Indirect blocks that are free, but held back until the next sync, and how many there are.
+    #[pin]
+    pub(crate) held: Mutex<Held>,
+    pub(crate) held_count: AtomicU32,
     /// Which blocks of attributes may be shared.
     #[pin]
     pub(crate) xattrs: Mutex<xattr::Cache>,
@@ -93,6 +97,7 @@ impl Mount {
         geometry: Geometry,
         groups: KVVec<Group>,
         (super_block, super_offset): (u64, usize),
+        held: Held,
         params: &Params,
     ) -> impl PinInit<Self, Error> {
         let sum = |count: fn(&Group) -> &AtomicU32| -> AtomicU32 {
@@ -133,6 +138,8 @@ impl Mount {
             options,
             windows <- new_mutex!(Windows::new(), "rext2_windows"),
             window_count: AtomicU32::new(0),
+            held <- new_mutex!(held, "rext2_held"),
+            held_count: AtomicU32::new(0),
             xattrs <- new_mutex!(xattr::Cache::new(), "rext2_xattrs"),
             grown <- new_condvar!("rext2_grown"),
             state <- new_mutex!(State::default(), "rext2_state"),
@@ -221,7 +228,7 @@ impl FileSystem for Rext2 {
             sb.warn(format_args!("the journal is left alone"));
         }
 
-        let mount = Mount::new(&raw, geometry, groups, place, params);
+        let mount = Mount::new(&raw, geometry, groups, place, Held::new()?, params);
         let live = sb.publish(KBox::pin_init(mount, GFP_KERNEL)?);
         let sb = live.sb();
         sb.set_posix_acl(sb.data().options.acl());
@@ -247,7 +254,8 @@ impl FileSystem for Rext2 {
     fn statfs(sb: &SuperBlock<Self>) -> Result<Stat> {
         let mount = sb.data();
         let geo = &mount.geometry;
-        let free_blocks = u64::from(mount.free_blocks.load(Ordering::Relaxed));
+        let free_blocks = mount.free_blocks.load(Ordering::Relaxed);
+        let free_blocks = u64::from(free_blocks) + u64::from(mount.held_count());
         let overhead = if mount.options.minix_df() {
             0
         } else {
@@ -302,7 +310,7 @@ impl FileSystem for Rext2 {
     fn sync_fs(sb: &SuperBlock<Self>, wait: bool) -> Result {
         state::counts(sb)?;
         if wait {
-            ialloc::sync(sb)?;
+            held::sync(sb)?;
         }
         Ok(())
     }
