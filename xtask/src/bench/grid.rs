@@ -5,7 +5,7 @@
 /// For a terminal: the first columns, which name the row, to the left, numbers to
 /// the right.
 pub fn text(cells: &[Vec<String>], names: usize) -> String {
-    let width = |column: usize| cells.iter().map(|line| line[column].len()).max();
+    let width = |column: usize| cells.iter().map(|line| line[column].chars().count()).max();
     let mut text = String::new();
     for line in cells {
         let mut row = String::new();
