@@ -155,7 +155,7 @@ pub fn shell(project: &Project, shell: Shell) -> anyhow::Result<Exit> {
         may_skip: Vec::new(),
         limits,
         gdb: shell.debugger.is_some(),
-        counting: false,
+        counting: None,
         extra: shell.extra,
     };
     let mut observer = Show {

@@ -264,7 +264,7 @@ fn leak(project: &Project, kernel: &Kernel) -> anyhow::Result<()> {
         may_skip: Vec::new(),
         limits: Vm::load(project)?.limits(&project.opts, None),
         gdb: false,
-        counting: false,
+        counting: None,
         extra: Vec::new(),
     };
     let run = guest::run(project, kernel, &plan, &mut Unobserved)?;

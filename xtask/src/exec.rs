@@ -93,7 +93,7 @@ impl Program<'_> {
             may_skip: Vec::new(),
             limits,
             gdb: self.debugger.is_some(),
-            counting: false,
+            counting: None,
             extra: Vec::new(),
         };
         let mut observer = HandOn {

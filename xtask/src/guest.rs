@@ -46,8 +46,9 @@ pub struct Plan<'a> {
     pub limits: Limits,
     /// Whether a debugger is waited for.
     pub gdb: bool,
-    /// Whether the guest's clock counts instructions; only TCG can do that.
-    pub counting: bool,
+    /// The benchmark on whose machine the guest's clock counts instructions; only
+    /// TCG can do that.
+    pub counting: Option<&'static str>,
     /// The user's own arguments for QEMU.
     pub extra: Vec<OsString>,
 }
@@ -124,8 +125,8 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> anyhow::Result<Run> {
     let vm = match plan.counting {
-        true => Vm::load(project)?.counting()?,
-        false => Vm::load(project)?,
+        Some(benchmark) => Vm::load(project)?.counting(benchmark)?,
+        None => Vm::load(project)?,
     };
     let lists = Lists::load(project)?;
     let qemu = accel::qemu()?;

@@ -264,6 +264,23 @@ pub struct TestArgs {
 pub enum BenchVerb {
     /// Instructions per operation on rext2, ext2, ext4 and xfs, in one boot
     Cost(CostArgs),
+    /// MB/s of guest time while a large file is read and written, plainly and with RWF_UNCACHED,
+    /// until memory is full and beyond
+    Uncached(UncachedArgs),
+}
+
+/// `bench uncached`.
+#[derive(Args, Debug, Clone, Default)]
+pub struct UncachedArgs {
+    /// Measure these file systems only [default: rext2,ext4,xfs]
+    #[arg(long, value_name = "TYPE,…")]
+    pub on: Option<String>,
+    /// Print the tables as Markdown
+    #[arg(long)]
+    pub markdown: bool,
+    /// Fail if uncached IO misses one of its goals
+    #[arg(long)]
+    pub check: bool,
 }
 
 /// `bench cost`.

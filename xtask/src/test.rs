@@ -323,7 +323,7 @@ pub fn suite_run(
             .collect(),
         limits: Vm::load(project)?.limits(&project.opts, Some(suite.timeout)),
         gdb: false,
-        counting: false,
+        counting: None,
         extra: Vec::new(),
     };
     let step = Step::new("test", full_name(project, name));

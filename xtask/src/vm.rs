@@ -31,8 +31,9 @@ pub struct Vm {
     /// How many times longer than elsewhere a suite may take.
     #[serde(default = "usual")]
     pub slowness: u32,
-    /// The machine on which instructions are counted.
-    pub counting: Option<Counting>,
+    /// The machines on which instructions are counted, by benchmark.
+    #[serde(default)]
+    pub counting: BTreeMap<String, Counting>,
     /// QEMU's `-icount`; with it the guest's clock counts instructions.
     #[serde(skip)]
     pub icount: Option<String>,
@@ -120,9 +121,10 @@ impl Vm {
         Ok(vm)
     }
 
-    /// The same machine with a clock that counts instructions.
-    pub fn counting(mut self) -> anyhow::Result<Self> {
-        let counting = (self.counting.clone()).context("qemu/vm.toml has no table [counting]")?;
+    /// The machine of a benchmark, with a clock that counts instructions.
+    pub fn counting(mut self, benchmark: &str) -> anyhow::Result<Self> {
+        let counting = (self.counting.remove(benchmark))
+            .with_context(|| format!("qemu/vm.toml has no table [counting.{benchmark}]"))?;
         self.cpus = counting.cpus;
         self.memory = counting.memory;
         self.icount = Some(counting.icount);

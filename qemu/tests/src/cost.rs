@@ -8,7 +8,7 @@
 //! file system, row, median, lowest and highest value, with tabs between; a file
 //! system that cannot do it says so with a dash for the median.
 
-mod device;
+pub mod device;
 mod files;
 mod names;
 

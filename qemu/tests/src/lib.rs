@@ -25,6 +25,7 @@ pub mod rwf;
 pub mod smoke;
 pub mod stress;
 pub mod sys;
+pub mod timeline;
 pub mod tree;
 pub mod uncached;
 pub mod walk;

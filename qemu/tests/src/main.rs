@@ -6,7 +6,8 @@
 use anyhow::{Context, Result, bail};
 use rext2_tests::job::Job;
 use rext2_tests::{
-    compare, cost, crash, dio, exercise, fs, fuzz, images, runner, rwf, smoke, stress, uncached,
+    compare, cost, crash, dio, exercise, fs, fuzz, images, runner, rwf, smoke, stress, timeline,
+    uncached,
 };
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -38,6 +39,10 @@ fn run() -> Result<ExitCode> {
     }
     if job.suite == "cost" {
         cost::run(&job)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if job.suite == "timeline" {
+        timeline::run(&job)?;
         return Ok(ExitCode::SUCCESS);
     }
     if job.suite == "stress-worker" {

@@ -8,24 +8,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::artifact;
+use super::grid;
+use super::identity::Identity;
 
 /// The file system that the others are compared with.
 const BASE: &str = "ext2";
 /// The one whose values are held to the accepted ones. Others have workers of
 /// their own, which come in between now and then.
 const OURS: &str = "rext2";
-
-/// What was measured.
-#[derive(Debug, Clone, Serialize)]
-pub struct Identity {
-    /// The kernel: source, patches, configuration, toolchain.
-    pub kernel: artifact::Identity,
-    /// Hash of the module.
-    pub module: Option<String>,
-    /// The first line of QEMU's version.
-    pub qemu: String,
-}
 
 /// Instructions of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -131,66 +121,23 @@ impl Table {
         cells
     }
 
-    /// What was measured, a line each.
-    fn heading(&self) -> Vec<String> {
-        let kernel = &self.identity.kernel;
-        let mut lines = vec![format!(
-            "Linux {} +{} patches (series {}), {} {} (config {})",
-            kernel.version,
-            kernel.patches,
-            kernel.series,
-            kernel.base,
-            kernel.flavor,
-            kernel.config
-        )];
-        lines.extend(
-            self.identity
-                .module
-                .iter()
-                .map(|hash| format!("rext2 {hash}")),
-        );
-        lines.extend(kernel.toolchain.iter().cloned());
-        lines.push(self.identity.qemu.clone());
-        lines
-    }
-
     /// For a terminal.
     pub fn text(&self) -> String {
-        let cells = self.cells();
-        let width = |column: usize| cells.iter().map(|line| line[column].len()).max();
         let mut text = String::from("Instructions per operation\n");
-        for line in self.heading() {
+        for line in self.identity.lines() {
             text.push_str(&format!("  {line}\n"));
         }
-        for line in &cells {
-            for (column, cell) in line.iter().enumerate() {
-                let width = width(column).unwrap_or(0);
-                match column {
-                    0 => text.push_str(&format!("{cell:<width$}")),
-                    _ => text.push_str(&format!("  {cell:>width$}")),
-                }
-            }
-            text.push('\n');
-        }
-        text
+        text + &grid::text(&self.cells(), 1)
     }
 
     /// For a cover letter or a README.
     pub fn markdown(&self) -> String {
         let mut text = String::from("Instructions per operation, measured on\n\n");
-        for line in self.heading() {
+        for line in self.identity.lines() {
             text.push_str(&format!("- {line}\n"));
         }
         text.push('\n');
-        for (number, line) in self.cells().iter().enumerate() {
-            text.push_str(&format!("| {} |\n", line.join(" | ")));
-            if number == 0 {
-                text.push_str("| --- |");
-                text.push_str(&" ---: |".repeat(line.len() - 1));
-                text.push('\n');
-            }
-        }
-        text
+        text + &grid::markdown(&self.cells(), 1)
     }
 
     /// For programs.
@@ -204,7 +151,7 @@ fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -268,7 +215,7 @@ impl Accepted {
             }
         }
         self.heads
-            .insert(flavor.clone(), table.heading().join("; "));
+            .insert(flavor.clone(), table.identity.lines().join("; "));
         self
     }
 
@@ -334,7 +281,7 @@ mod tests {
     use super::*;
 
     fn table(text: &str) -> anyhow::Result<Table> {
-        let kernel = artifact::Identity {
+        let kernel = crate::artifact::Identity {
             base: "linux-6.12".to_owned(),
             flavor: "dev".to_owned(),
             version: "6.12.1".to_owned(),

@@ -12,9 +12,9 @@ use rustix::mount::MountFlags;
 use std::path::Path;
 use std::process::Command;
 
-/// Its node, and its size in KiB: mkfs.xfs makes nothing below 300 MiB.
+/// Its node, and its size in MiB: mkfs.xfs makes nothing below 300.
 const NODE: &str = "/dev/ram0";
-const KIB: usize = 320 << 10;
+const MIB: u64 = 320;
 /// Where the host's programs are.
 const TOOLS: &str = "/tools";
 
@@ -24,11 +24,11 @@ pub struct Device;
 impl Device {
     /// A new one.
     pub fn new(fs: &str) -> Result<Device> {
-        let params = format!("rd_nr=1 rd_size={KIB} max_part=0");
+        let params = format!("rd_nr=1 rd_size={} max_part=0", MIB << 10);
         kernel::insert_with("brd", &params).context("cannot insert brd")?;
         let device = Device;
-        fill().context(format!("cannot fill {NODE}"))?;
-        make(fs)?;
+        fill(NODE, MIB).context(format!("cannot fill {NODE}"))?;
+        make(fs, NODE)?;
         Ok(device)
     }
 
@@ -44,23 +44,23 @@ impl Device {
     }
 }
 
-/// Writes all of it: a page that is written for the first time is allocated,
+/// Writes all of a device: a page that is written for the first time is allocated,
 /// which is no part of what a file system takes.
-fn fill() -> Result<()> {
+pub fn fill(node: &str, mib: u64) -> Result<()> {
     let mut zeros = Aligned::new(1 << 20);
-    let device = open(NODE, OFlags::WRONLY | OFlags::DIRECT, Mode::empty())?;
-    for _ in 0..KIB >> 10 {
+    let device = open(node, OFlags::WRONLY | OFlags::DIRECT, Mode::empty())?;
+    for _ in 0..mib {
         ensure!(write(&device, zeros.bytes())? == 1 << 20, "short write");
     }
     Ok(())
 }
 
 /// Makes the file system, with 4 KiB blocks and nothing left to do later.
-fn make(fs: &str) -> Result<()> {
+pub fn make(fs: &str, node: &str) -> Result<()> {
     let (tool, args): (_, &[&str]) = match fs {
         "rext2" | "ext2" => ("mke2fs", &["-q", "-F", "-t", "ext2"]),
         "ext4" => ("mke2fs", &["-q", "-F", "-t", "ext4"]),
-        "xfs" => ("mkfs.xfs", &["-q", "-f", "-K", NODE]),
+        "xfs" => ("mkfs.xfs", &["-q", "-f", "-K", node]),
         other => bail!("unknown file system {other:?}; on= takes rext2, ext2, ext4 and xfs"),
     };
     let ext: &[&str] = &[
@@ -70,7 +70,7 @@ fn make(fs: &str) -> Result<()> {
         "256",
         "-E",
         "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
-        NODE,
+        node,
     ];
     let mut command = Command::new(format!("{TOOLS}/{tool}"));
     command.args(args);

@@ -4,15 +4,16 @@
 //! ones, small ones, none left; and what happens around a write.
 
 use super::Row;
+use super::device;
 use super::env::{Env, PAGE, PART, PLAIN, SMALL, Sample, UNCACHED, same};
 use super::fs::{Data, Fallocate, Fs};
 use crate::pattern;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{
     FallocateFlags, IFlags, OFlags, fallocate, fstat, fstatvfs, ftruncate, ioctl_ficlone,
-    ioctl_getflags, ioctl_setflags,
+    ioctl_getflags, ioctl_setflags, syncfs,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use rustix::mount::{MountFlags, mount_remount};
 use std::process::Command;
 
@@ -35,10 +36,13 @@ pub const ROWS: &[Row] = &[
 pub const ONCE: &[Row] = &[
     Row::new("W18-no-space", no_space),
     Row::new("W20-immutable", immutable),
+    Row::new("W20-append-only", append_only),
+    Row::new("W20-swap-file", swap_file),
+    Row::new("W4-flushes", flushes),
 ];
 
 fn preallocates(fs: &Fs) -> bool {
-    fs.fallocate == Fallocate::All
+    matches!(fs.fallocate, Fallocate::Unwritten | Fallocate::All)
 }
 
 /// W12: a plain read right behind the write sees the new data, and what it has
@@ -252,6 +256,94 @@ fn immutable(env: &mut Env) -> Result<()> {
     // A plain write that was let through keeps the page.
     let most = u64::from(plain.is_ok());
     same("pages in the cache", sample.settle(most)?.pages, most)
+}
+
+/// W20: a file that may only grow does so by uncached writes, too.
+fn append_only(env: &mut Env) -> Result<()> {
+    const NOAPPEND: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x20);
+    let sample = env.cold(PAGE)?;
+    let flags = ioctl_getflags(&sample.file).context("cannot get flags")?;
+    ioctl_setflags(&sample.file, flags | IFlags::APPEND).context("cannot set flags")?;
+    let tried = || -> Result<()> {
+        let refused = env.open("file", OFlags::RDWR).is_err();
+        ensure!(refused, "it can be opened for more than appending");
+        let writer = env.open("file", OFlags::RDWR | OFlags::APPEND)?;
+        for flags in [NOAPPEND, NOAPPEND | UNCACHED] {
+            let got = writer.write(2, 0, 100, flags);
+            same("a write in place", got, Err(Errno::PERM))?;
+        }
+        // Wherever it is sent: the data goes to the end.
+        let mut bytes = [0; 100];
+        pattern::fill(1, PAGE, &mut bytes);
+        let got = super::write_at(&writer.file, 0, &bytes, UNCACHED);
+        same("the length written", got, Ok(100))?;
+        writer.sync()?;
+        writer.dropped(env, 1)
+    };
+    let result = tried();
+    ioctl_setflags(&sample.file, flags).context("cannot reset flags")?;
+    result?;
+    let size = fstat(&sample.file).context("cannot stat")?.st_size as u64;
+    same("the size", size, PAGE + 100)?;
+    sample.check(1, 0..PAGE + 100, PART, PLAIN)
+}
+
+/// W20: so is a file that memory is swapped to left alone.
+fn swap_file(env: &mut Env) -> Result<()> {
+    let sample = env.cold(SMALL)?;
+    let path = env.path().join("file");
+    let run = |program: &str| -> Result<bool> {
+        let mut command = Command::new(format!("/bin/{program}"));
+        let output = command.arg(&path).output();
+        let output = output.context(format!("cannot run {program}"))?;
+        Ok(output.status.success())
+    };
+    ensure!(run("mkswap")?, "mkswap failed");
+    sample.chill()?;
+    let on = run("swapon")?;
+    let plain = sample.write(2, PAGE, 100, PLAIN);
+    let ours = sample.write(2, PAGE, 100, UNCACHED);
+    let read = sample.read(0, PART, UNCACHED);
+    if on {
+        ensure!(run("swapoff")?, "swapoff failed");
+        same("a plain write", plain, Err(Errno::TXTBSY))?;
+    }
+    println!("swap file: {on}; a plain write {plain:?}");
+    same("a write", ours, plain)?;
+    let bytes = read.context("cannot read")?;
+    same("the length read", bytes.len(), PART)
+}
+
+/// W4: a synchronous uncached write reaches the device as often as a plain one:
+/// writeback that is waited for is not started a second time.
+fn flushes(env: &mut Env) -> Result<()> {
+    let mut counts = Vec::new();
+    for flags in [PLAIN, UNCACHED] {
+        let sample = env.cold(SMALL)?;
+        syncfs(&sample.file).context("syncfs")?;
+        let (writes, flushes) = device::writes(&env.device)?;
+        sample.put(2, 0..SMALL, PART, flags | ReadWriteFlags::DSYNC)?;
+        let after = device::writes(&env.device)?;
+        counts.push((after.0 - writes, after.1 - flushes));
+    }
+    println!(
+        "writes and flushes: plain {:?}, uncached {:?}",
+        counts[0], counts[1]
+    );
+    let [plain, ours] = counts[..] else {
+        bail!("two passes make two counts");
+    };
+    // A journal may end a transaction of its own accord meanwhile.
+    let calls = SMALL / PART as u64;
+    ensure!(
+        ours.0 <= plain.0 + calls / 2 && ours.1 <= plain.1 + calls / 2,
+        "{calls} synchronous writes: {} writes and {} flushes reach the device, {} and {} without the flag",
+        ours.0,
+        ours.1,
+        plain.0,
+        plain.1
+    );
+    Ok(())
 }
 
 /// W21: nothing holds on to the file system when dropping and the last close

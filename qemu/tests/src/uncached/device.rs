@@ -6,7 +6,7 @@
 use super::fs::Fs;
 use crate::walk::Aligned;
 use crate::{disk, kernel, mount};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{pread, pwrite};
 use std::fs;
@@ -75,18 +75,8 @@ pub fn ready(class: Class, fs: &Fs) -> Result<PathBuf> {
             copy(&disk, &device)?;
         }
         _ => {
-            if !kernel::is_inserted("null_blk") {
-                let inserted = kernel::insert_with("null_blk", "nr_devices=0");
-                inserted.context("cannot insert null_blk")?;
-            }
-            let folder = Path::new(NULL_BLK).join(&name);
-            fs::create_dir(&folder).context(format!("cannot make {}", folder.display()))?;
-            set(&name, "size", fs.mib)?;
-            set(&name, "memory_backed", 1)?;
-            set(&name, "submit_queues", 1)?;
             // The copy need not wait for interrupts.
-            set(&name, "irqmode", 0)?;
-            set(&name, "power", 1)?;
+            make_null(&name, &[("size", fs.mib), ("irqmode", 0)])?;
             copy(&disk, &device)?;
             set(&name, "power", 0)?;
             if class == Class::Slow {
@@ -102,6 +92,30 @@ pub fn ready(class: Class, fs: &Fs) -> Result<PathBuf> {
     Ok(device)
 }
 
+/// Makes a device of null_blk, in memory and with one queue, that has these
+/// attributes, too.
+pub fn make_null(name: &str, attributes: &[(&str, u64)]) -> Result<()> {
+    if !kernel::is_inserted("null_blk") {
+        let inserted = kernel::insert_with("null_blk", "nr_devices=0");
+        inserted.context("cannot insert null_blk")?;
+    }
+    let folder = Path::new(NULL_BLK).join(name);
+    fs::create_dir(&folder).context(format!("cannot make {}", folder.display()))?;
+    set(name, "memory_backed", 1)?;
+    set(name, "submit_queues", 1)?;
+    for (attribute, value) in attributes {
+        set(name, attribute, *value)?;
+    }
+    set(name, "power", 1)
+}
+
+/// Removes a device of null_blk and gives its memory back.
+pub fn remove_null(name: &str) -> Result<()> {
+    set(name, "power", 0)?;
+    let folder = Path::new(NULL_BLK).join(name);
+    fs::remove_dir(folder).context(format!("cannot remove {name}"))
+}
+
 /// Makes null_blk's device fail requests that touch these sectors, or no more.
 pub fn set_bad(device: &Path, bad: bool, first: u64, last: u64) -> Result<()> {
     let name = device.file_name().context("a device without name")?;
@@ -109,6 +123,25 @@ pub fn set_bad(device: &Path, bad: bool, first: u64, last: u64) -> Result<()> {
     let text = format!("{sign}{first}-{last}");
     fs::write(Path::new(NULL_BLK).join(name).join("badblocks"), text)
         .context("cannot set bad sectors")
+}
+
+/// The writes and the flushes that a disk has done since it is there.
+pub fn writes(device: &Path) -> Result<(u64, u64)> {
+    let name = device.file_name().context("a device without name")?;
+    let path = Path::new("/sys/class/block").join(name).join("stat");
+    let text = fs::read_to_string(&path).context(format!("cannot read {}", path.display()))?;
+    let fields: Vec<_> = text.split_whitespace().map(str::parse).collect();
+    match (fields.get(4), fields.get(15)) {
+        (Some(Ok(writes)), Some(Ok(flushes))) => Ok((*writes, *flushes)),
+        _ => bail!("cannot parse {}", path.display()),
+    }
+}
+
+/// Forgets that a device holds a copy of a disk; the next test makes a new one.
+pub fn spoil(device: &Path) -> Result<()> {
+    let name = device.file_name().context("a device without name")?;
+    let note = note(&name.to_string_lossy());
+    fs::remove_file(&note).context(format!("cannot remove {}", note.display()))
 }
 
 /// The file that says what a device holds.
@@ -131,8 +164,7 @@ fn forget(class: Class) -> Result<()> {
         if name.starts_with(class.name()) {
             // Without a note it is not taken for a good copy.
             let _ = fs::remove_file(note(&name));
-            set(&name, "power", 0)?;
-            fs::remove_dir(entry.path()).context(format!("cannot remove {name}"))?;
+            remove_null(&name)?;
         }
     }
     Ok(())

@@ -87,12 +87,13 @@ fn read_error(env: &mut Env) -> Result<()> {
     same("pages in the cache", sample.settle(0)?.pages, 0)
 }
 
-/// E5: a process that is killed in the middle of it leaves nothing behind.
+/// E5: a process that is killed in the middle of it leaves nothing behind: all
+/// memory that its writes took comes back.
 fn killed(env: &mut Env) -> Result<()> {
     let cached = || counter("/proc/meminfo", "Cached:");
     let sample = env.create("file")?;
     sample.put(1, 0..SMALL, PART, UNCACHED)?;
-    sample.sync()?;
+    sample.chill()?;
     let before = cached()?;
     for round in 0..5 {
         let mut child = Command::new("/bin/rwf")
@@ -107,10 +108,15 @@ fn killed(env: &mut Env) -> Result<()> {
     }
     sample.sync()?;
     sample.dropped(env, 0)?;
+    if !env.drops_writes() {
+        // What the journal held stays as ordinary pages, as many as were
+        // written until the kill. Nothing is lost if they can be taken.
+        sample.chill()?;
+    }
     let after = cached()?;
     println!("{before} KiB cached before, {after} after");
     ensure!(
-        after < before + 4096,
+        after < before + 1024,
         "{} KiB more are cached than before",
         after - before
     );

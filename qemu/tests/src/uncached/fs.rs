@@ -44,6 +44,8 @@ pub enum Fallocate {
     Nothing,
     /// Punch and zero.
     Holes,
+    /// Preallocate, punch and zero.
+    Unwritten,
     /// Preallocate, punch, zero, collapse and insert.
     All,
 }
@@ -122,6 +124,17 @@ pub const ALL: &[Fs] = &[
         ],
         mib: SMALL,
         inline: true,
+        ..EXT4
+    },
+    Fs {
+        name: "ext4-bigalloc",
+        make: &[
+            "mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-O", "bigalloc", "-C",
+            "16384",
+        ],
+        mib: SMALL,
+        // Only whole clusters can be collapsed and inserted.
+        fallocate: Fallocate::Unwritten,
         ..EXT4
     },
     Fs {

@@ -54,7 +54,7 @@ fn model(env: &mut Env) -> Result<()> {
     let mut operations = ALWAYS.to_vec();
     operations.extend(match env.fs.fallocate {
         Fallocate::All => RANGES,
-        Fallocate::Holes => HOLES,
+        Fallocate::Holes | Fallocate::Unwritten => HOLES,
         Fallocate::Nothing => &[],
     });
     let end = Instant::now() + env.seconds()?;

@@ -3,7 +3,7 @@
 //! Races (rows M1 to M3, R16, R17, T1, T5): several users of one file at once,
 //! for `seconds=` each; whatever the order, no data is lost and none is torn.
 
-use super::env::{Env, PAGE, PART, PLAIN, SMALL, Sample, UNCACHED, same};
+use super::env::{Env, PAGE, PART, PLAIN, SMALL, Sample, UNCACHED, counter, same};
 use super::map::{Kind, Mapping};
 use super::{Row, of_each_driver};
 use crate::{kernel, pattern};
@@ -32,6 +32,7 @@ pub const ROWS: &[Row] = &[
     Row::new("T5-invalidate", invalidate)
         .on(of_each_driver)
         .limit(LIMIT),
+    Row::new("T6-migrate", migrate).on(of_each_driver),
 ];
 
 /// Long runs are asked for with `seconds=`; the suite's own limit ends them.
@@ -306,4 +307,47 @@ fn invalidate(env: &mut Env) -> Result<()> {
     let size = other.file.metadata().context("cannot stat")?.len();
     other.check(1, 0..size, PART, UNCACHED)?;
     other.dropped(env, 0)
+}
+
+/// T6: a marked folio that compaction moves is still marked: what readahead has
+/// left in many files is compacted, and goes when it is read.
+fn migrate(env: &mut Env) -> Result<()> {
+    const FILES: u64 = 128;
+    const SIZE: u64 = 64 * PAGE;
+    let moved = || counter("/proc/vmstat", "pgmigrate_success ");
+    let left = |samples: &[Sample]| -> Result<u64> {
+        let pages = samples.iter().map(|sample| Ok(sample.cached()?.pages));
+        pages.sum()
+    };
+    let mut samples = Vec::new();
+    for number in 0..FILES {
+        let sample = env.create(&format!("file{number}"))?;
+        sample.put(1, 0..SIZE, SIZE as usize, PLAIN)?;
+        samples.push(sample);
+    }
+    for sample in &samples {
+        sample.chill()?;
+        sample.check(1, 0..PART as u64, PART, UNCACHED)?;
+    }
+    let before = left(&samples)?;
+    ensure!(
+        before > 0,
+        "readahead left nothing, so the row shows nothing"
+    );
+    // Holes for others to move into, at one end of memory.
+    for sample in samples.iter().step_by(2) {
+        sample.check(1, 0..SIZE, SIZE as usize, UNCACHED)?;
+    }
+    let start = moved()?;
+    std::fs::write("/proc/sys/vm/compact_memory", "1").context("cannot compact memory")?;
+    let (stay, moved) = (left(&samples)?, moved()? - start);
+    println!("{before} pages left by readahead; compaction moved {moved} pages, {stay} stay");
+    ensure!(
+        moved > 0,
+        "compaction moved nothing, so the row shows nothing"
+    );
+    for sample in &samples {
+        sample.check(1, 0..SIZE, SIZE as usize, UNCACHED)?;
+    }
+    same("pages after an uncached read", left(&samples)?, 0)
 }

@@ -4,8 +4,8 @@
 
 use super::device::{self, Class};
 use super::env::{PAGE, PART, PLAIN, Sample, UNCACHED, read_at, same, write_at};
-use super::fs;
 use super::interface::{refused_by, refused_by_aio, refused_by_uring};
+use super::{fs, fuse};
 use crate::case::Case;
 use crate::job::Job;
 use crate::mount::{Mount, ROOT};
@@ -28,6 +28,7 @@ pub fn cases(supported: bool) -> Vec<Case> {
             memory.check(1, 0..2 * PAGE, PAGE as usize, PLAIN)
         }),
         Case::new("P2-overlayfs", |_: &Job| overlay()),
+        Case::new("P2-fuse", |_: &Job| fuse::refused()),
         Case::new("P2-procfs", |_: &Job| {
             by_path("/proc/sys/vm/swappiness", OFlags::RDWR)
         }),
