@@ -35,7 +35,7 @@ use crate::verdict;
 use crate::vm::Vm;
 
 /// The suites that are meant when none is named.
-const DEFAULT: [&str; 5] = [FIRST, "images", "fs", "crash", "uncached"];
+const DEFAULT: [&str; 3] = [FIRST, "images", "fs"];
 /// The one with which go the host tests.
 const FIRST: &str = "smoke";
 

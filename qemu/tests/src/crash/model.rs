@@ -307,7 +307,10 @@ impl Model {
                     data.settle();
                 }
                 let id = self.add(op, ino, Content::File(Rc::new(data)), done)?;
-                self.nodes[id].promised = done;
+                // It had no name when it was promised. It has one on the disk with the next
+                // flush, which is that of the directory at the latest.
+                self.nodes[id].promised = false;
+                self.nodes[id].written = done;
             }
             Kind::Write | Kind::WriteUncached | Kind::WriteDirect | Kind::WriteMapped => {
                 // Stores to a mapping are no write(2).
