@@ -17,6 +17,7 @@ use crate::disk;
 use crate::job::Job;
 use crate::kernel;
 use crate::mount::Mount;
+use crate::number::grouped;
 use crate::walk::{self, Found};
 use anyhow::{Context, Result};
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, open, seek};
@@ -76,12 +77,12 @@ pub fn run(job: &Job) -> Result<bool> {
     let is_dir = |record: &&Record| record.line.starts_with('d');
     println!(
         "{} names, {} directories, {} MiB of data: {}",
-        grouped(ours.len()),
-        grouped(ours.values().filter(is_dir).count()),
-        grouped((ours.values().map(|record| record.data).sum::<u64>() >> 20) as usize),
+        grouped(ours.len() as u64),
+        grouped(ours.values().filter(is_dir).count() as u64),
+        grouped(ours.values().map(|record| record.data).sum::<u64>() >> 20),
         match differences.len() {
             0 => "equal".into(),
-            n => format!("{} differences", grouped(n)),
+            n => format!("{} differences", grouped(n as u64)),
         }
     );
     println!(
@@ -94,7 +95,7 @@ pub fn run(job: &Job) -> Result<bool> {
     if finer > 0 {
         println!(
             "{} times with nanoseconds, which C ext2 does not read",
-            grouped(finer)
+            grouped(finer as u64)
         );
     }
     Ok(differences.is_empty())
@@ -289,19 +290,6 @@ fn differences(ours: &Records, theirs: &Records) -> Vec<String> {
     lines
 }
 
-/// A number with its thousands apart.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,12 +345,5 @@ mod tests {
                 "/d: only C ext2 has it",
             ]
         );
-    }
-
-    #[test]
-    fn numbers_are_readable() {
-        assert_eq!(grouped(7), "7");
-        assert_eq!(grouped(1000), "1,000");
-        assert_eq!(grouped(1_234_567), "1,234,567");
     }
 }

@@ -19,6 +19,7 @@ pub mod kmsg;
 pub mod ktap;
 pub mod mapping;
 pub mod mount;
+pub mod number;
 pub mod pattern;
 pub mod runner;
 pub mod rwf;

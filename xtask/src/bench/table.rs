@@ -4,6 +4,7 @@
 //! and its comparison with values that were accepted.
 
 use anyhow::{Context as _, ensure};
+use rext2_tests::number::grouped;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -144,19 +145,6 @@ impl Table {
     pub fn json(&self) -> anyhow::Result<String> {
         serde_json::to_string_pretty(self).context("cannot encode the table")
     }
-}
-
-/// A number with a comma before each three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// The values that were accepted last, by flavour, file system and row.
