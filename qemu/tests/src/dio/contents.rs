@@ -96,6 +96,21 @@ fn stamped(id: u16, pos: u64, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// The stamp of the place up to some byte, and zeros behind that.
+fn cut(id: u16, pos: u64, bytes: &[u8]) -> Result<()> {
+    let mut right = vec![0; bytes.len()];
+    pattern::fill(id, pos, &mut right);
+    let kept = bytes.iter().zip(&right).take_while(|(a, b)| a == b).count();
+    match bytes[kept..].iter().position(|byte| *byte != 0) {
+        Some(behind) => bail!(
+            "the stamp ends at byte {}, and byte {} is not zero",
+            pos + kept as u64,
+            pos + (kept + behind) as u64
+        ),
+        None => Ok(()),
+    }
+}
+
 /// Reads up to the size, buffered and direct, while others write.
 fn watch(
     env: &Env,
@@ -362,8 +377,7 @@ fn overwrites_while_truncated(env: &mut Env, device: &Device) -> Result<()> {
         let cutter = scope.spawn(|| -> Result<()> {
             let mut random = fastrand::Rng::with_seed(3);
             while !done.load(Ordering::Relaxed) {
-                // The words of a pattern stay whole.
-                ftruncate(&file, 8 * random.u64(0..LOAD.end() / 8)).context("truncate")?;
+                ftruncate(&file, random.u64(0..LOAD.end())).context("truncate")?;
                 ftruncate(&file, LOAD.end()).context("truncate")?;
             }
             Ok(())
@@ -384,8 +398,8 @@ fn overwrites_while_truncated(env: &mut Env, device: &Device) -> Result<()> {
     for pos in (0..LOAD.end()).step_by(LOAD.block) {
         let bytes = get(&file, pos..pos + LOAD.block as u64)?;
         // Old or new, or what a cut has left of it; not some of each.
-        stamped(LOAD.id, pos, &bytes).or_else(|new| {
-            stamped(1, pos, &bytes).map_err(|old| anyhow!("neither new: {new:#}, nor old: {old:#}"))
+        cut(LOAD.id, pos, &bytes).or_else(|new| {
+            cut(1, pos, &bytes).map_err(|old| anyhow!("neither new: {new:#}, nor old: {old:#}"))
         })?;
     }
     Ok(())
