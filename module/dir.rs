@@ -140,13 +140,9 @@ fn emit_block(dir: &INode<Rext2>, emitter: &mut Emitter<'_>) -> Result<bool> {
     let mut block = Block::read(dir, (pos >> bits) as u64)?;
     let start = (pos - block.start) as usize;
     let with_types = dir.sb().data().filetype;
-    let base = block.start;
     let mut improper = false;
     let done = block.for_each_good(start, |entry, next| {
-        let name = (entry.offset + ondisk::DIR_HEAD, entry.name_len);
-        let file_type = file_type(with_types, entry.file_type);
-        let next = base + next as Offset;
-        let taken = emitter.emit_from(&block.buffer, name, entry.ino.into(), file_type, next)?;
+        let taken = emit_entry(&block, &entry, next, with_types, emitter)?;
         // A name that no file can have is not taken either.
         improper = !taken && !block.is_proper(&entry);
         Ok(taken)
@@ -155,7 +151,7 @@ fn emit_block(dir: &INode<Rext2>, emitter: &mut Emitter<'_>) -> Result<bool> {
         return Ok(done);
     }
     // Once more, for the names in front of the damage.
-    block.skip_to((emitter.pos() - base) as usize)?;
+    block.skip_to((emitter.pos() - block.start) as usize)?;
     while let Some(entry) = block.next_entry()? {
         if !block.is_proper(&entry) {
             return Err(block.bad(
@@ -163,14 +159,26 @@ fn emit_block(dir: &INode<Rext2>, emitter: &mut Emitter<'_>) -> Result<bool> {
                 format_args!("the name is empty or has a nul or slash"),
             ));
         }
-        let name = (entry.offset + ondisk::DIR_HEAD, entry.name_len);
-        let file_type = file_type(with_types, entry.file_type);
-        let next = base + block.next as Offset;
-        if !emitter.emit_from(&block.buffer, name, entry.ino.into(), file_type, next)? {
+        if !emit_entry(&block, &entry, block.next, with_types, emitter)? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Emits an entry; the one behind it is at `next` in the block. Returns whether it was taken.
+#[inline(always)]
+fn emit_entry(
+    block: &Block<'_>,
+    entry: &Entry,
+    next: usize,
+    with_types: bool,
+    emitter: &mut Emitter<'_>,
+) -> Result<bool> {
+    let name = (entry.offset + ondisk::DIR_HEAD, entry.name_len);
+    let file_type = file_type(with_types, entry.file_type);
+    let next = block.start + next as Offset;
+    emitter.emit_from(&block.buffer, name, entry.ino.into(), file_type, next)
 }
 
 /// The type of a file, if directories of this file system say it.

@@ -84,8 +84,8 @@ impl Drop for Freed<'_> {
 ///
 /// # Errors
 ///
-/// `EIO` or `EUCLEAN` if an indirect block is damaged: what it leads to stays in use. All else was
-/// freed.
+/// `EIO` or `EUCLEAN` if an indirect block is damaged, or the inode cannot be written: what it leads to
+/// stays in use. All else was freed.
 pub(crate) fn free_range(file: &INode<Rext2>, start: u64, end: u64) -> Result {
     let sb = file.sb();
     let info = file.data();
@@ -122,7 +122,7 @@ pub(crate) fn free_range(file: &INode<Rext2>, start: u64, end: u64) -> Result {
                 info.set_block(index, 0);
                 // To the buffer of the inode, before the blocks below are held back.
                 persist::write(file, false)
-            })?;
+            });
         }
         base += covered;
     }
@@ -144,36 +144,28 @@ impl Tree {
     }
 
     /// Frees what lies below in `range`, counted from the first block that it covers, and the indirect
-    /// block itself if it is not needed any more. Damage is noted in `freed`; if all of it was to be
-    /// freed, nothing leads to a damaged block any more either.
+    /// block itself if it is not needed any more. What goes wrong is noted in `freed`, and what is below
+    /// stays in use then; if all of it was to be freed, nothing leads to it any more either.
     ///
     /// `unlink` clears the pointer to it. Nothing leads to a block when it is freed, because somebody
     /// else may have it then.
-    fn free(
-        &self,
-        range: Range<u64>,
-        freed: &mut Freed<'_>,
-        unlink: impl FnOnce() -> Result,
-    ) -> Result {
+    fn free(&self, range: Range<u64>, freed: &mut Freed<'_>, unlink: impl FnOnce() -> Result) {
         let whole = range == (0..self.covered());
-        if whole {
-            unlink()?;
-            if let Err(e) = self.free_below(range, freed) {
-                freed.result = Err(e);
-                return Ok(());
-            }
+        let not_needed = if whole {
+            unlink().and_then(|()| self.free_below(range, freed))
         } else {
-            match self.free_below(range, freed) {
-                Ok(true) => unlink()?,
-                Ok(false) => return Ok(()),
-                Err(e) => {
-                    freed.result = Err(e);
-                    return Ok(());
+            self.free_below(range, freed).and_then(|empty| {
+                if empty {
+                    unlink()?;
                 }
-            }
+                Ok(empty)
+            })
+        };
+        match not_needed {
+            Ok(true) => freed.add_indirect(self.block),
+            Ok(false) => {}
+            Err(e) => freed.result = Err(e),
         }
-        freed.add_indirect(self.block);
-        Ok(())
     }
 
     /// Frees what lies below. Returns whether the block is not needed any more.
@@ -212,7 +204,7 @@ impl Tree {
                         buffer.mark_dirty_inode(file);
                     }
                     Ok(())
-                })?;
+                });
             }
             false
         };

@@ -14,7 +14,7 @@
 use crate::{balloc, super_block::Mount, Rext2};
 use core::sync::atomic::Ordering;
 use kernel::{
-    fs::{self, INode, SuperBlock},
+    fs::{self, nofs, INode, SuperBlock},
     prelude::*,
 };
 
@@ -84,11 +84,13 @@ pub(crate) fn hold(file: &INode<Rext2>, block: u32) {
 pub(crate) fn sync(sb: &SuperBlock<Rext2>) -> Result {
     let mount = sb.data();
     let now = fs::real_seconds() as u32;
-    let mut held = mount.held.lock();
-    sb.sync_device()?;
-    mount.last_sync.store(now, Ordering::Relaxed);
-    held.free(sb);
-    Ok(())
+    nofs(|| {
+        let mut held = mount.held.lock();
+        sb.sync_device()?;
+        mount.last_sync.store(now, Ordering::Relaxed);
+        held.free(sb);
+        Ok(())
+    })
 }
 
 /// Does what [`sync()`] does, if blocks are held back.

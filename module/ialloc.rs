@@ -48,8 +48,9 @@ pub(crate) fn new_inode<'sb>(dir: &'sb INode<Rext2>, mode: u16) -> Result<FreshI
     let first = first.ok_or(ENOSPC)?;
     let mut lately = is_dir.then(|| Lately::new(mount));
     let mut groups = Iterator::chain(first..mount.geometry.groups.get(), 0..first);
+    let over = |lately: &Option<Lately>| lately.as_ref().is_some_and(Lately::is_over);
     loop {
-        let Some(number) = groups.next().filter(|_| !Lately::is_over(&lately)) else {
+        let Some(number) = groups.next().filter(|_| !over(&lately)) else {
             // What was freed is on the disk after this, with the names that are gone.
             if lately.take().is_some_and(|lately| lately.passed > 0) {
                 held::sync(sb)?;
@@ -98,8 +99,8 @@ impl Lately {
     }
 
     /// Whether enough of them have been passed over.
-    fn is_over(lately: &Option<Self>) -> bool {
-        lately.as_ref().is_some_and(|l| l.passed >= Self::ENOUGH)
+    fn is_over(&self) -> bool {
+        self.passed >= Self::ENOUGH
     }
 
     /// Whether an inode is to be passed over.
@@ -140,7 +141,7 @@ fn take<'sb>(
     while let Some(bit) = bitmap.find_zero_bit(next, geo.inodes_per_group.get() as usize) {
         next = bit + 1;
         if let Some(lately) = &mut lately {
-            if lately.passed >= Lately::ENOUGH {
+            if lately.is_over() {
                 break;
             }
             if lately.passes(sb, before + bit as u32 + 1)? {

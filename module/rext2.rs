@@ -12,6 +12,7 @@
 //! | [`group`] | what is free in each group |
 //! | [`options`] | mount options |
 //! | [`balloc`], [`ialloc`] | which blocks and inodes are in use |
+//! | [`held`] | blocks that are free, but that nobody may get before the next sync |
 //! | [`inode`] | from an inode number to an inode |
 //! | [`info`] | what is kept in memory for an inode |
 //! | [`persist`] | from an inode in memory to the disk, and out of both |
@@ -32,9 +33,11 @@
 //! when the file system is mounted, and are then used as plain numbers ([`geometry::Geometry`],
 //! [`group::Group`]). Every block number that an inode or an indirect block holds is checked before
 //! it is used: it has to be a data block. What a bitmap says is free is checked as well before it is
-//! given to a file. Inodes and directory entries are checked each time they are read. What does not
-//! pass is reported, with the name of the field as it is called in the description of the format,
-//! ends in `EUCLEAN`, and leads to what the mount option `errors` says.
+//! given to a file. Inodes are checked each time they are read, and so are the entries of a directory,
+//! as a whole when their block is used for the first time. From then on a search checks no more than
+//! that it gets on and stays in the block, and what it finds. What does not pass is reported, with the
+//! name of the field as it is called in the description of the format, ends in `EUCLEAN`, and leads to
+//! what the mount option `errors` says.
 //!
 //! # Locks
 //!
@@ -53,7 +56,8 @@
 //!
 //! Readers take none of these. They follow pointers that are stored with release ordering once all is
 //! there that they lead to, and that are removed only when nobody can be on the way: the page cache
-//! of the range is empty and locked (`invalidate_lock`), and direct IO has been waited for.
+//! holds nothing of the range that would be written and gets nothing new (`invalidate_lock`), and
+//! direct IO has been waited for. A pointer is cleared before the block that it leads to is free.
 //!
 //! # One write
 //!

@@ -238,9 +238,9 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Whether all entries were good when they were looked at for the first time. Who has opened the
-    /// device may have written to the block since: what follows from this is that it may be read
-    /// without looking for damage, and not what is in it.
+    /// Whether all entries were good when the block was used for the first time. It is no proof that
+    /// they still are, as whoever has opened the device may write to it: who goes by this checks what
+    /// it needs to get on and to stay in the block, and leaves all else to those who report damage.
     pub(super) fn is_good(&self) -> bool {
         if HUGE_BLOCKS {
             return false;

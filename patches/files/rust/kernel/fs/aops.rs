@@ -43,7 +43,8 @@ pub trait Operations {
     /// Frees the blocks that lie as a whole between the bytes `start` and `end` of the file.
     ///
     /// `invalidate_lock` is held exclusively, no direct IO is in flight, and the page cache holds
-    /// nothing of the range: nobody uses the blocks. Allocations do not wait for file systems.
+    /// nothing of the range that would be written: a folio over an end of it may stay, but is clean.
+    /// Allocations do not wait for file systems.
     ///
     /// # Errors
     ///
