@@ -4,6 +4,7 @@
 //!
 //! - `fsync`, `fdatasync`: the contents and the size of the file. A synchronous write, `O_DSYNC` or
 //!   by the mount: the range, and the size.
+//!   Of a file that has no name yet: with the next flush after it got one.
 //! - `fsync` of a directory: its names, as far as the inodes were promised that they lead to.
 //! - `sync`, `syncfs`, unmounting: everything.
 //! - A change of names under `dirsync`: the names, and that there are inodes behind them; at once on
