@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `boot`: a guest with rext2 inserted and a scratch image mounted; a shell in
-//! it on a terminal, a short report without one.
+//! `boot`: a guest with rext2 inserted and an image mounted, the user's or a
+//! scratch one; a shell in it on a terminal, a short report without one.
 
 use anyhow::Context as _;
 use rext2_init::{Action, Event, Job, Module as GuestModule, Mount};
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::accel::Choice;
 use crate::artifact::{Kernel, Module};
 use crate::chain::{self, Ready};
 use crate::console::Lists;
+use crate::debugger::Debugger;
 use crate::exit::{self, Exit};
 use crate::guest::{self, Disk, Observer, Plan, Use};
 use crate::initramfs;
@@ -25,9 +26,10 @@ use crate::terminal::{Session, Size};
 use crate::verdict;
 use crate::vm::Vm;
 
-/// The serial of the scratch disk, and where it is mounted.
+/// The serial of the scratch disk.
 const SCRATCH: &str = "scratch";
-const MOUNT_POINT: &str = "/mnt/scratch";
+/// The serial of the user's own.
+pub const USER_IMAGE: &str = "image";
 
 /// The module as the guest's init inserts it, and the file it needs for that.
 pub fn module_files(module: Option<&Module>) -> (Vec<GuestModule>, Vec<(PathBuf, String)>) {
@@ -64,17 +66,12 @@ pub fn run(
         Some(_) => "rext2",
         None => "ext2",
     };
-    let disk = Disk {
-        file: scratch(project)?,
-        serial: SCRATCH.to_owned(),
-        use_as: Use::Scratch,
-    };
+    let disk = disk(args.image.as_deref(), || scratch(project))?;
     let mount = Mount {
         source: "/dev/vda".to_owned(),
-        target: MOUNT_POINT.to_owned(),
+        target: format!("/mnt/{}", disk.serial),
         fstype: fstype.to_owned(),
-        // Until rext2 can write.
-        read_only: module.is_some(),
+        read_only: false,
         data: String::new(),
     };
     let debugger = args.gdb.then(|| Debugger::new(kernel, module));
@@ -91,6 +88,23 @@ pub fn run(
             name: "boot",
         },
     )
+}
+
+/// The user's own image, in which everything stays that the guest writes; or the
+/// scratch image, for which it is forgotten.
+fn disk(
+    image: Option<&Path>,
+    scratch: impl FnOnce() -> anyhow::Result<PathBuf>,
+) -> anyhow::Result<Disk> {
+    let (file, serial, use_as) = match image {
+        Some(image) => (image.to_owned(), USER_IMAGE, Use::Own),
+        None => (scratch()?, SCRATCH, Use::Scratch),
+    };
+    Ok(Disk {
+        file,
+        serial: serial.to_owned(),
+        use_as,
+    })
 }
 
 /// What a shell runs in.
@@ -115,10 +129,14 @@ pub struct Shell<'a> {
 pub fn shell(project: &Project, shell: Shell) -> anyhow::Result<Exit> {
     let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let Mount { target, fstype, .. } = &shell.mount;
+    let (what, fate) = match shell.disk.use_as {
+        Use::Own => (shell.disk.file.display().to_string(), "stays in it"),
+        _ => (shell.disk.serial.clone(), "is forgotten when you leave"),
+    };
     let greeting = format!(
-        "\r\nLinux {}; {} is mounted on {target} as {fstype}.\r\n\
-         Leave with \"exit\" or Ctrl-D; Ctrl-A X ends the guest at once.\r\n\r\n",
-        shell.kernel.release, shell.disk.serial
+        "\r\nLinux {}; {what} is mounted on {target} as {fstype}, and what you write {fate}.\r\n\
+         Leave with \"exit\" or Ctrl-D; Ctrl-A X ends the guest at once, as a power failure does.\r\n\r\n",
+        shell.kernel.release
     );
     let action = match interactive {
         true => {
@@ -148,6 +166,7 @@ pub fn shell(project: &Project, shell: Shell) -> anyhow::Result<Exit> {
             mounts: vec![shell.mount.clone()],
             action,
             kmemleak: false,
+            debugger: shell.debugger.is_some(),
         },
         disks: vec![shell.disk.clone()],
         files,
@@ -215,9 +234,9 @@ struct Show<'a> {
 
 impl Observer for Show<'_> {
     fn starts(&mut self, folder: &Folder, choice: &Choice) -> anyhow::Result<()> {
-        match &self.debugger {
-            Some(debugger) => debugger.starts(folder, choice),
-            None => announce(choice),
+        announce(choice);
+        if let Some(debugger) = &mut self.debugger {
+            debugger.starts(folder)?;
         }
         if self.interactive {
             // A repeated run has another folder, and so another socket.
@@ -229,7 +248,7 @@ impl Observer for Show<'_> {
 
     fn tick(&mut self, events: &[Event]) -> anyhow::Result<ControlFlow<()>> {
         if let Some(debugger) = &self.debugger {
-            debugger.tick(events);
+            debugger.tick(events)?;
         }
         for event in events {
             if self.interactive {
@@ -255,55 +274,17 @@ impl Observer for Show<'_> {
     }
 }
 
-/// Tells the user how to attach gdb.
-pub struct Debugger<'a> {
-    kernel: &'a Kernel,
-    module: Option<&'a Module>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl<'a> Debugger<'a> {
-    /// For this kernel and module.
-    pub fn new(kernel: &'a Kernel, module: Option<&'a Module>) -> Self {
-        Debugger { kernel, module }
-    }
-
-    /// The command that attaches to the waiting guest.
-    pub fn starts(&self, folder: &Folder, choice: &Choice) {
-        announce(choice);
-        let socket = folder.socket("gdb");
-        let build = self.kernel.build_dir.display();
-        // gdb loads the kernel's scripts only from folders it is told to trust.
-        eprintln!(
-            "the guest waits for gdb; attach from another terminal with\r\n  \
-             gdb -iex 'add-auto-load-safe-path {build}' -ex 'target remote {}' \
-             -ex 'hbreak start_kernel' {}\r\n\
-             then \"continue\"; \"lx-symbols {}\" follows modules",
-            socket.display(),
-            self.kernel.vmlinux.display(),
-            match self.module.and_then(|module| module.debug_ko.parent()) {
-                Some(folder) => folder.display().to_string(),
-                None => build.to_string(),
-            },
-        );
-    }
-
-    /// The module's symbols, as soon as it has an address.
-    pub fn tick(&self, events: &[Event]) {
-        for event in events {
-            if let (
-                Event::Inserted {
-                    module: name,
-                    text: Some(text),
-                },
-                Some(module),
-            ) = (event, self.module)
-                && name == "rext2"
-            {
-                eprintln!(
-                    "in gdb: add-symbol-file {} {text}\r",
-                    module.debug_ko.display()
-                );
-            }
-        }
+    #[test]
+    fn only_the_users_own_image_keeps_what_is_written() {
+        let scratch = || Ok(PathBuf::from("/cache/scratch.img"));
+        let disk = |image| disk(image, scratch).unwrap();
+        assert_eq!(disk(None).use_as, Use::Scratch);
+        let mine = disk(Some(Path::new("mine.img")));
+        assert_eq!(mine.use_as, Use::Own);
+        assert_eq!(mine.file, Path::new("mine.img"));
     }
 }

@@ -18,6 +18,8 @@ use crate::publish;
 /// their size, number and string table.
 const E_SHOFF: std::ops::Range<usize> = 0x28..0x30;
 const E_SHENTSIZE_TO_SHSTRNDX: std::ops::Range<usize> = 0x3a..0x40;
+const E_SHENTSIZE: usize = 0x3a;
+const E_SHSTRNDX: usize = 0x3e;
 /// The program headers' place and number.
 const E_PHOFF: std::ops::Range<usize> = 0x20..0x28;
 const E_PHNUM: std::ops::Range<usize> = 0x38..0x3a;
@@ -40,6 +42,22 @@ pub fn of(project: &Project, vmlinux: &Path) -> anyhow::Result<PathBuf> {
     })?;
     publish::write(&file, &elf)?;
     Ok(file)
+}
+
+/// The names of an ELF file's sections, each ended by a zero byte.
+pub fn section_names(elf: &[u8]) -> Option<String> {
+    let number = |at: usize, size: usize| {
+        let mut bytes = [0; 8];
+        bytes[..size].copy_from_slice(elf.get(at..at.checked_add(size)?)?);
+        usize::try_from(u64::from_le_bytes(bytes)).ok()
+    };
+    let table = number(E_SHOFF.start, 8)?;
+    let (size, index) = (number(E_SHENTSIZE, 2)?, number(E_SHSTRNDX, 2)?);
+    let header = table.checked_add(size.checked_mul(index)?)?;
+    // sh_offset and sh_size.
+    let (from, length) = (number(header + 0x18, 8)?, number(header + 0x20, 8)?);
+    let names = elf.get(from..from.checked_add(length)?)?;
+    Some(String::from_utf8_lossy(names).into_owned())
 }
 
 /// The file up to the end of its last segment, with a header that knows of no
@@ -98,6 +116,14 @@ mod tests {
         assert!(cut[0x100..].iter().all(|byte| *byte == 0xaa));
         assert!(cut[E_SHOFF].iter().all(|byte| *byte == 0));
         assert!(cut[E_SHENTSIZE_TO_SHSTRNDX].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn section_names_are_found_in_this_program() {
+        let program = fs::read(std::env::current_exe().unwrap()).unwrap();
+        let names = section_names(&program).unwrap();
+        assert!(names.contains(".text\0") && !names.contains(".no-such\0"));
+        assert!(section_names(b"MZ not an ELF file").is_none());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use rext2_init::Mount;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
-use crate::boot::{self, Shell};
+use crate::boot::{self, Shell, USER_IMAGE};
 use crate::chain::{self, Ready};
 use crate::exec::Program;
 use crate::exit::{self, Exit};
@@ -16,8 +16,6 @@ use crate::images;
 use crate::opts::BuildAndBootArgs;
 use crate::project::Project;
 
-/// Serial of the user's image.
-const USER_IMAGE: &str = "image";
 const MOUNT_POINT: &str = "/mnt/image";
 
 /// Builds what is needed, compares, and opens a shell on a terminal.
@@ -43,6 +41,7 @@ pub fn run(project: &Project, args: &BuildAndBootArgs) -> anyhow::Result<Exit> {
         ],
         disks: vec![disk.clone()],
         debugger: None,
+        stdin: false,
     };
     match program.run(project, &kernel, module.as_ref())? {
         0 => {}
@@ -60,8 +59,13 @@ pub fn run(project: &Project, args: &BuildAndBootArgs) -> anyhow::Result<Exit> {
         source: "/dev/vda".to_owned(),
         target: MOUNT_POINT.to_owned(),
         fstype: "rext2".to_owned(),
-        read_only: true,
+        read_only: false,
         data: String::new(),
+    };
+    // In the shell one may write, too, and it does no harm.
+    let disk = Disk {
+        use_as: Use::Scratch,
+        ..disk
     };
     let shell = Shell {
         kernel: &kernel,
@@ -78,12 +82,6 @@ pub fn run(project: &Project, args: &BuildAndBootArgs) -> anyhow::Result<Exit> {
 /// The user's image, or one of a real tree; the guest cannot write to either.
 fn disk(project: &Project, args: &BuildAndBootArgs) -> anyhow::Result<Disk> {
     let (file, serial): (PathBuf, String) = match &args.image {
-        Some(image) if !image.is_file() => {
-            return Err(exit::error(
-                Exit::Usage,
-                format!("no image {}; give --image a file", image.display()),
-            ));
-        }
         Some(image) => (image.clone(), USER_IMAGE.to_owned()),
         None => {
             let disk = images::main_image(project)?;

@@ -3,9 +3,9 @@
 //! What `exec` and `boot` promise to scripts, tried on this very program and a
 //! real guest, without a terminal.
 
-use anyhow::{Context as _, bail, ensure};
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+mod sessions;
+
+use anyhow::{Context as _, ensure};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::leaks;
 use crate::opts::Flavor;
 use crate::part::{Case, Part};
 use crate::project::Project;
-use crate::sh::Cmd;
+use crate::sh::{self, Cmd};
 use crate::step::Step;
 use crate::verdict;
 use crate::vm::Vm;
@@ -32,12 +32,15 @@ const PATIENCE: Duration = Duration::from_secs(600);
 struct Promise {
     name: &'static str,
     args: &'static [&'static str],
+    /// Standard input; that of the tests is empty.
+    input: Option<&'static str>,
     holds: fn(&Output) -> anyhow::Result<()>,
 }
 
 const PROMISES: &[Promise] = &[
     Promise {
         name: "output and status are handed on, apart from each other and from the kernel's log",
+        input: None,
         args: &[
             "exec",
             "--",
@@ -58,12 +61,31 @@ const PROMISES: &[Promise] = &[
         },
     },
     Promise {
+        name: "what a pipe says arrives, and so does its end",
+        input: Some("one\ntwo"),
+        args: &["exec", "--", "cat"],
+        holds: |output| {
+            status(output, 0)?;
+            let said = text(&output.stdout);
+            ensure!(said == "one\ntwo", "stdout: {said:?}");
+            Ok(())
+        },
+    },
+    Promise {
+        name: "a command may leave its input unread",
+        input: Some("nobody wants this\n"),
+        args: &["exec", "--", "true"],
+        holds: |output| status(output, 0),
+    },
+    Promise {
         name: "a command that is not there is status 127",
+        input: None,
         args: &["exec", "--", "/bin/no-such-command"],
         holds: |output| status(output, 127),
     },
     Promise {
         name: "a kernel that panics is exit code 10, with the trace shown",
+        input: None,
         args: &["exec", "--", "sh", "-c", "echo c >/proc/sysrq-trigger"],
         holds: |output| {
             status(output, Exit::Panic.code())?;
@@ -74,6 +96,7 @@ const PROMISES: &[Promise] = &[
     },
     Promise {
         name: "boot without a terminal reports and powers off",
+        input: None,
         args: &["boot"],
         holds: |output| {
             status(output, 0)?;
@@ -90,6 +113,7 @@ const PROMISES: &[Promise] = &[
 const DEBUG_PROMISES: &[Promise] = &[
     Promise {
         name: "a warning is exit code 11, with source lines in its trace",
+        input: None,
         args: &[
             "exec",
             "--",
@@ -101,6 +125,7 @@ const DEBUG_PROMISES: &[Promise] = &[
     },
     Promise {
         name: "a use after free is exit code 11",
+        input: None,
         args: &[
             "exec",
             "--",
@@ -150,14 +175,30 @@ pub fn run(
     };
     for promise in PROMISES.iter().chain(debug) {
         cases.push(case(promise.name, || {
-            let output = program(project, flags)?.args(promise.args).output()?;
-            (promise.holds)(&output)
+            let mut cmd = program(project, flags)?.args(promise.args);
+            if let Some(input) = promise.input {
+                cmd = cmd.stdin(input);
+            }
+            (promise.holds)(&cmd.output()?)
         }));
     }
+    cases.push(case("all of a large input arrives, in its order", || {
+        sessions::large_input(project, flags)
+    }));
+    cases.push(case(
+        "what one writes in the shell of boot stays in one's image, and is forgotten in a scratch one",
+        || sessions::shell_writes(project, flags),
+    ));
     cases.push(case(
         "--gdb waits for the debugger and then goes on",
-        || debugger(project, flags),
+        || sessions::stub(project, flags),
     ));
+    if sh::which("gdb").is_some() {
+        cases.push(case(
+            "gdb stops where rext2 is inserted, with its symbols",
+            || sessions::gdb(project, flags),
+        ));
+    }
     if project.flavor == Flavor::Debug {
         cases.push(case("memory that a module leaks is exit code 11", || {
             leak(project, kernel)
@@ -199,49 +240,6 @@ fn program(project: &Project, flags: &[String]) -> anyhow::Result<Cmd> {
     Ok(cmd)
 }
 
-/// Plays gdb: connects where xtask says, sees that nothing has run, continues.
-fn debugger(project: &Project, flags: &[String]) -> anyhow::Result<()> {
-    let log = project.new_log("gdb")?;
-    let cmd = program(project, flags)?.args(["exec", "--gdb", "--", "true"]);
-    let mut child = cmd.spawn(&log)?;
-    let mut gdb = loop {
-        let said = text(&fs_err::read(&log)?);
-        let socket = said.split_once("target remote ").and_then(|(_, rest)| {
-            let (socket, _) = rest.split_once('\'')?;
-            UnixStream::connect(socket).ok()
-        });
-        if let Some(socket) = socket {
-            break socket;
-        }
-        if let Some(status) = child.wait_timeout(Duration::from_millis(20))? {
-            bail!("ended with {status} before a debugger came: {said}");
-        }
-    };
-    gdb.set_read_timeout(Some(PATIENCE))
-        .context("gdb's socket")?;
-    // "Why did you stop?" Only a stopped guest answers at once.
-    gdb.write_all(b"$?#3f").context("cannot ask the stub")?;
-    let mut answer = String::new();
-    while !answer.contains('#') {
-        let mut some = [0; 64];
-        let count = gdb.read(&mut some).context("the stub says nothing")?;
-        ensure!(count > 0, "the stub hung up after {answer:?}");
-        answer.push_str(&text(&some[..count]));
-    }
-    ensure!(
-        answer.starts_with("+$T"),
-        "the guest is not stopped: {answer:?}"
-    );
-    gdb.write_all(b"+$c#63").context("cannot continue")?;
-    let status = child.wait_timeout(PATIENCE)?;
-    ensure!(
-        status.is_some_and(|status| status.success()),
-        "ended with {status:?}: {}",
-        text(&fs_err::read(&log)?)
-    );
-    Ok(())
-}
-
 /// Lets the kernel's own sample module leak, and sees whether it is found out.
 fn leak(project: &Project, kernel: &Kernel) -> anyhow::Result<()> {
     let leaky = Module {
@@ -257,6 +255,7 @@ fn leak(project: &Project, kernel: &Kernel) -> anyhow::Result<()> {
             mounts: Vec::new(),
             action: Action::Halt,
             kmemleak: true,
+            debugger: false,
         },
         disks: Vec::new(),
         files: Vec::new(),

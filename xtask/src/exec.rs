@@ -3,12 +3,16 @@
 //! `exec -- COMMAND`: one command in a fresh guest, its output and its exit
 //! status handed on.
 //!
+//! Its standard input is ours: what comes from a pipe or a file goes to it as it
+//! reads. A terminal stays with us; a script that needs its input itself gives
+//! us `</dev/null`, as it does for ssh.
+//!
 //! The guest's status may be one of xtask's own codes; a line that starts with
 //! `error:` on stderr tells them apart.
 
 use anyhow::Context as _;
-use rext2_init::{Action, Event, Job, PORT_ERR, PORT_OUT};
-use std::io::Write;
+use rext2_init::{Action, Event, Job, PORT_ERR, PORT_IN, PORT_OUT};
+use std::io::{ErrorKind, Write};
 use std::ops::ControlFlow;
 
 use crate::accel::Choice;
@@ -16,10 +20,13 @@ use crate::artifact::{Kernel, Module};
 use crate::boot;
 use crate::chain::{self, Ready};
 use crate::console::Lists;
+use crate::debugger::Debugger;
 use crate::decode;
 use crate::exit::{self, Exit};
 use crate::guest::{self, Disk, Observer, Plan, Run};
+use crate::input;
 use crate::opts::ExecArgs;
+use crate::pipe;
 use crate::project::Project;
 use crate::rundir::Folder;
 use crate::summary;
@@ -45,7 +52,8 @@ pub fn run(
         repeat: format!("cargo xtask exec -- {}", args.command.join(" ")),
         argv: args.command.clone(),
         disks: Vec::new(),
-        debugger: args.gdb.then(|| boot::Debugger::new(kernel, module)),
+        debugger: args.gdb.then(|| Debugger::new(kernel, module)),
+        stdin: input::is_given(),
     };
     program.run(project, kernel, module)
 }
@@ -61,7 +69,9 @@ pub struct Program<'a> {
     /// The guest's disks.
     pub disks: Vec<Disk>,
     /// Whether a debugger is waited for.
-    pub debugger: Option<boot::Debugger<'a>>,
+    pub debugger: Option<Debugger<'a>>,
+    /// Whether it reads our standard input.
+    pub stdin: bool,
 }
 
 impl Program<'_> {
@@ -84,8 +94,12 @@ impl Program<'_> {
                 token: guest::token()?,
                 modules,
                 mounts: Vec::new(),
-                action: Action::Exec { argv: self.argv },
+                action: Action::Exec {
+                    argv: self.argv,
+                    stdin: self.stdin,
+                },
                 kmemleak: false,
+                debugger: self.debugger.is_some(),
             },
             disks: self.disks,
             files,
@@ -99,6 +113,7 @@ impl Program<'_> {
         let mut observer = HandOn {
             streams: None,
             debugger: self.debugger,
+            stdin: self.stdin,
         };
         let run = guest::run(project, kernel, &plan, &mut observer)?;
         let _ = observer.tick(&[])?;
@@ -128,32 +143,42 @@ pub fn status(run: &Run, verdict: &Verdict) -> anyhow::Result<u8> {
 /// Hands on what the command prints while it prints it.
 struct HandOn<'a> {
     streams: Option<[Tail; 2]>,
-    debugger: Option<boot::Debugger<'a>>,
+    debugger: Option<Debugger<'a>>,
+    stdin: bool,
 }
 
 impl Observer for HandOn<'_> {
     fn starts(&mut self, folder: &Folder, choice: &Choice) -> anyhow::Result<()> {
         self.streams = Some([PORT_OUT, PORT_ERR].map(|port| Tail::new(&folder.port(port))));
-        match &self.debugger {
-            Some(debugger) => debugger.starts(folder, choice),
-            None => boot::announce(choice),
+        boot::announce(choice);
+        if self.stdin {
+            input::send(&folder.port(PORT_IN));
+        }
+        if let Some(debugger) = &mut self.debugger {
+            debugger.starts(folder)?;
         }
         Ok(())
     }
 
     fn tick(&mut self, events: &[Event]) -> anyhow::Result<ControlFlow<()>> {
         if let Some(debugger) = &self.debugger {
-            debugger.tick(events);
+            debugger.tick(events)?;
         }
         let Some([out, err]) = &mut self.streams else {
             return Ok(ControlFlow::Continue(()));
         };
-        let hand_on = |bytes: Vec<u8>, stream: &mut dyn Write| match bytes.is_empty() {
-            true => Ok(()),
-            false => stream.write_all(&bytes).and_then(|()| stream.flush()),
-        };
         hand_on(out.bytes(), &mut std::io::stdout()).context("cannot write to stdout")?;
         hand_on(err.bytes(), &mut std::io::stderr()).context("cannot write to stderr")?;
         Ok(ControlFlow::Continue(()))
+    }
+}
+
+fn hand_on(bytes: Vec<u8>, stream: &mut dyn Write) -> std::io::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    match stream.write_all(&bytes).and_then(|()| stream.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => pipe::closed(),
+        written => written,
     }
 }

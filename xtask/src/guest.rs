@@ -3,9 +3,12 @@
 //! One guest from its job to its record: folder, initramfs, QEMU, watching,
 //! checks of the disks; once more under TCG if KVM killed it.
 
+#[cfg(test)]
+mod tests;
+
 use anyhow::Context as _;
 use fs_err as fs;
-use rext2_init::{Action, Event, Job, PORT_CTL, PORT_ERR, PORT_KTAP, PORT_OUT};
+use rext2_init::{Action, Event, Job, PORT_CTL, PORT_ERR, PORT_IN, PORT_KTAP, PORT_OUT};
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -76,6 +79,8 @@ pub enum Use {
     Checked(Checker),
     /// Writes go to a copy, which stays in the run's folder.
     Kept,
+    /// It is the user's: writes and flushes go to the file itself.
+    Own,
     /// Writes and flushes are recorded; the guest reads the recording from a disk
     /// whose serial ends in `-log`.
     Recorded,
@@ -140,15 +145,29 @@ pub fn run(
         lists: &lists,
         qemu: &qemu,
     };
-    with_fallback(project.opts.accel, &host, &memory, &lists, |choice| {
-        setup.once(choice, observer)
-    })
+    let again = !plan.has_input();
+    with_fallback(
+        project.opts.accel,
+        again,
+        &host,
+        &memory,
+        &lists,
+        |choice| setup.once(choice, observer),
+    )
 }
 
-/// Runs once; and once more under TCG if KVM killed the guest and nobody
-/// insists on KVM. What KVM did is remembered.
+impl Plan<'_> {
+    /// Whether the guest's program reads our standard input.
+    fn has_input(&self) -> bool {
+        matches!(self.job.action, Action::Exec { stdin: true, .. })
+    }
+}
+
+/// Runs once; and once more under TCG if KVM killed the guest, nobody insists on
+/// KVM, and nothing that the guest has read is used up. What KVM did is remembered.
 fn with_fallback(
     want: Accel,
+    again: bool,
     host: &dyn Host,
     memory: &Path,
     lists: &Lists,
@@ -161,6 +180,10 @@ fn with_fallback(
     let trouble = format!("/dev/kvm killed a guest: {trouble}");
     accel::distrust(host, memory, &trouble)?;
     if want == Accel::Kvm {
+        return Ok(first);
+    }
+    if !again {
+        step::note("the next run will be under TCG; repeat this one with the same input");
         return Ok(first);
     }
     step::note(&format!("{trouble}; the run is repeated under TCG"));
@@ -209,6 +232,7 @@ impl Setup<'_> {
             let (file, access) = match (disk.use_as, &plan.replay) {
                 (Use::ReadOnly, _) => (disk.file.clone(), Access::ReadOnly),
                 (Use::Scratch, _) => (disk.file.clone(), Access::Snapshot),
+                (Use::Own, _) => (disk.file.clone(), Access::Own),
                 (Use::Checked(_) | Use::Kept, _) => (copy()?, Access::Write),
                 (Use::Recorded, Some(old)) => {
                     recording = Some(old.clone());
@@ -249,6 +273,7 @@ impl Setup<'_> {
         let ports: Vec<_> = names.iter().map(port).collect();
         let shell = matches!(plan.job.action, Action::Shell { .. });
         let (terminal, gdb) = (folder.socket("terminal"), folder.socket("gdb"));
+        let input = folder.port(PORT_IN);
         let argv = qemu::argv(&Guest {
             vm: self.vm,
             accel: choice.kind,
@@ -258,6 +283,7 @@ impl Setup<'_> {
             console: &folder.console(),
             ports: &ports,
             terminal: shell.then_some(terminal.as_path()),
+            input: plan.has_input().then_some(input.as_path()),
             gdb: plan.gdb.then_some(gdb.as_path()),
             extra: &plan.extra,
         });
@@ -317,78 +343,4 @@ fn copy_sparse(from: &Path, to: &Path, log: &Path) -> anyhow::Result<()> {
         .arg(to)
         .run(log)
         .with_context(|| format!("cannot copy {}", from.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// KVM that passes its probe.
-    struct Works;
-
-    impl Host for Works {
-        fn create_vm(&self) -> Result<(), String> {
-            Ok(())
-        }
-        fn run_guest(&self) -> Result<(), String> {
-            Ok(())
-        }
-        fn identity(&self) -> anyhow::Result<String> {
-            Ok("host".to_owned())
-        }
-    }
-
-    /// The accelerators of the runs, when KVM kills every guest.
-    fn runs(want: Accel, memory: &Path) -> Vec<Kind> {
-        let scratch = tempfile::tempdir().unwrap();
-        let lists = Path::new(env!("CARGO_MANIFEST_DIR")).join("../qemu/console.toml");
-        let mut kinds = Vec::new();
-        with_fallback(
-            want,
-            &Works,
-            memory,
-            &Lists::read(&lists).unwrap(),
-            |choice| {
-                kinds.push(choice.kind);
-                let folder = Folder::open(scratch.path());
-                let log = match choice.kind {
-                    Kind::Kvm => "KVM internal error. Suberror: 1\nemulation failure\n",
-                    Kind::Tcg => "",
-                };
-                fs::write(folder.qemu_log(), log)?;
-                let record = Record {
-                    name: "boot".to_owned(),
-                    repeat: String::new(),
-                    suite: false,
-                    token: String::new(),
-                    may_skip: Vec::new(),
-                    kernel: None,
-                    accel: Some(choice),
-                    end: End::Dead,
-                    seconds: 0.0,
-                    disks: Vec::new(),
-                };
-                Ok(Run { folder, record })
-            },
-        )
-        .unwrap();
-        kinds
-    }
-
-    #[test]
-    fn a_guest_that_kvm_kills_runs_once_more_and_kvm_is_not_trusted_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let memory = folder.path().join("kvm.json");
-        assert_eq!(runs(Accel::Auto, &memory), [Kind::Kvm, Kind::Tcg]);
-        assert_eq!(runs(Accel::Auto, &memory), [Kind::Tcg]);
-        let error = accel::choose(Accel::Kvm, &Works, &memory).unwrap_err();
-        assert!(format!("{error:#}").contains("killed a guest"), "{error:#}");
-    }
-
-    #[test]
-    fn who_insists_on_kvm_gets_its_death() {
-        let folder = tempfile::tempdir().unwrap();
-        let memory = folder.path().join("kvm.json");
-        assert_eq!(runs(Accel::Kvm, &memory), [Kind::Kvm]);
-    }
 }

@@ -14,6 +14,7 @@ pub fn lines(events: &[Event]) -> Vec<String> {
             Event::Inserted {
                 module,
                 text: Some(text),
+                ..
             } => modules.extend(address(text).map(|start| (start, module.as_str()))),
             Event::Leaks { report, .. } => {
                 lines.extend(report.lines().map(|line| with_module(line, &modules)));
@@ -53,6 +54,7 @@ mod tests {
         let inserted = |module: &str, text: &str| Event::Inserted {
             module: module.to_owned(),
             text: Some(text.to_owned()),
+            sections: Vec::new(),
         };
         let events = [
             inserted("brd", "0xffffffffa0000000"),

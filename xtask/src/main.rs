@@ -4,9 +4,10 @@
 
 use clap::Parser as _;
 use std::process::ExitCode;
-use xtask::{exit, opts::Cli, sh};
+use xtask::{exit, opts::Cli, pipe, sh};
 
 fn main() -> ExitCode {
+    pipe::end_quietly_when_closed();
     let cli = Cli::parse();
     let result = sh::end_children_on_signals().and_then(|()| xtask::run(&cli));
     let exit = result.unwrap_or_else(|error| {

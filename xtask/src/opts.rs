@@ -2,7 +2,15 @@
 
 //! The command line: every verb and flag of xtask.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+mod choice;
+mod value;
+
+pub use choice::{Accel, Arch, Flavor, Format};
+
+#[cfg(test)]
+mod tests;
+
+use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
 /// Take a Linux kernel, patch it, build it with Rust, load rext2, boot it in
@@ -73,7 +81,14 @@ pub struct Opts {
     )]
     pub arch: Arch,
     /// Parallel jobs of a build [default: all processors]
-    #[arg(short, long, global = true, value_name = "N", help_heading = "Kernel")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "N",
+        value_parser = value::positive::<usize>,
+        help_heading = "Kernel"
+    )]
     pub jobs: Option<usize>,
 
     /// How QEMU runs the guest
@@ -86,13 +101,25 @@ pub struct Opts {
     )]
     pub accel: Accel,
     /// Seconds that a booted guest may take [default: from qemu/vm.toml]
-    #[arg(long, global = true, value_name = "SECONDS", help_heading = "Guest")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "SECONDS",
+        value_parser = value::positive::<u64>,
+        help_heading = "Guest"
+    )]
     pub timeout: Option<u64>,
     /// Seconds until the guest's init must have spoken [default: from qemu/vm.toml]
-    #[arg(long, global = true, value_name = "SECONDS", help_heading = "Guest")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "SECONDS",
+        value_parser = value::positive::<u64>,
+        help_heading = "Guest"
+    )]
     pub boot_timeout: Option<u64>,
 
-    /// Form of the result on stdout
+    /// Form of the result on stdout; a verb without the form that is asked for says which it has
     #[arg(long, global = true, value_enum, default_value_t, help_heading = "Run")]
     pub format: Format,
     /// Print the commands that would change something, and change nothing
@@ -131,7 +158,7 @@ pub enum Verb {
     Boot(BootArgs),
     /// Build what is needed, then read a real ext2 image through rext2 and compare with the C ext2
     BuildAndBoot(BuildAndBootArgs),
-    /// Run one command in a fresh guest and hand on its output and exit status
+    /// Run one command in a fresh guest with our standard input; hand on its output and exit status
     Exec(ExecArgs),
     /// Run test suites and judge them
     Test(TestArgs),
@@ -145,6 +172,26 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// Its word on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Verb::Doctor => "doctor",
+            Verb::Fetch => "fetch",
+            Verb::Patch(_) => "patch",
+            Verb::Config(_) => "config",
+            Verb::Build(_) => "build",
+            Verb::Module(_) => "module",
+            Verb::Ide => "ide",
+            Verb::Boot(_) => "boot",
+            Verb::BuildAndBoot(_) => "build-and-boot",
+            Verb::Exec(_) => "exec",
+            Verb::Test(_) => "test",
+            Verb::Bench(_) => "bench",
+            Verb::Report(_) => "report",
+            Verb::Clean(_) => "clean",
+        }
+    }
+
     /// Whether the verb ends in a guest.
     pub fn needs_guest(&self) -> bool {
         matches!(
@@ -187,9 +234,12 @@ pub struct MakeArgs {
 /// `boot`.
 #[derive(Args, Debug, Clone, Default)]
 pub struct BootArgs {
-    /// Wait for gdb before the first instruction, with the module's symbols ready
+    /// Wait for gdb before the first instruction; a script for it stops where rext2 is inserted
     #[arg(long)]
     pub gdb: bool,
+    /// Mount this ext2 image instead of a scratch one; what the guest writes stays in it
+    #[arg(long, value_name = "FILE")]
+    pub image: Option<PathBuf>,
     /// More arguments for QEMU
     #[arg(last = true, value_name = "QEMU ARGS")]
     pub qemu: Vec<String>,
@@ -209,7 +259,7 @@ pub struct BuildAndBootArgs {
 /// `exec`.
 #[derive(Args, Debug, Clone, Default)]
 pub struct ExecArgs {
-    /// Wait for gdb before the first instruction
+    /// Wait for gdb before the first instruction; a script for it stops where rext2 is inserted
     #[arg(long)]
     pub gdb: bool,
     /// The command and its arguments
@@ -230,13 +280,18 @@ pub struct TestArgs {
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
     /// Suite fuzz: how many images; suite crash: how many points
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value::positive::<u64>)]
     pub count: Option<u64>,
     /// Suites exercise and stress: how many operations; suite crash: of each workload
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value::positive::<u64>)]
     pub ops: Option<u64>,
     /// Suite stress, and each race of suite uncached: how long
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        value_parser = value::seconds,
+        allow_negative_numbers = true
+    )]
     pub seconds: Option<f64>,
     /// Suites exercise and stress: leave these operations out
     #[arg(long, value_name = "NAME,…")]
@@ -254,7 +309,8 @@ pub struct TestArgs {
     /// the rows that the patch names fail; --filter takes the mutants whose name contains the text
     #[arg(long)]
     pub mutants: bool,
-    /// Show the suites and their tests, and run none
+    /// Show the suites and how many tests they have, or of the suites that are named every test,
+    /// and run none
     #[arg(long)]
     pub list: bool,
 }
@@ -290,12 +346,13 @@ pub struct CostArgs {
     #[arg(long, value_name = "TYPE,…")]
     pub on: Option<String>,
     /// How often each operation is measured; the median counts [default: 7]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value::positive::<u32>)]
     pub reps: Option<u32>,
     /// Print the table as Markdown
     #[arg(long)]
     pub markdown: bool,
-    /// Fail if a value of rext2 is more than 2 % above the one in qemu/bench/cost.tsv
+    /// Fail if a value of rext2 is more than 2 % above the one in qemu/bench/cost.tsv, which has
+    /// those of --flavor dev
     #[arg(long)]
     pub check: bool,
     /// Write the values to qemu/bench/cost.tsv
@@ -306,7 +363,8 @@ pub struct CostArgs {
 /// `report`.
 #[derive(Args, Debug, Clone, Default)]
 pub struct ReportArgs {
-    /// Console log, KTAP stream or JSON report
+    /// The folder of a run or a file in it, such as console.log; a JSON report of test; any
+    /// kernel log or KTAP stream
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }
@@ -317,101 +375,4 @@ pub struct CleanArgs {
     /// Also remove downloaded archives and imported sources
     #[arg(long)]
     pub all: bool,
-}
-
-/// A named set of Kconfig fragments.
-#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Flavor {
-    /// Fast to build and to boot
-    #[default]
-    Dev,
-    /// KASAN, lockdep, UBSAN, RCU and context checks
-    Debug,
-    /// The kernel concurrency sanitizer
-    Kcsan,
-    /// No debugging, as a distribution builds it
-    Bench,
-}
-
-impl Flavor {
-    /// The name on the command line and of the fragment.
-    pub fn name(self) -> &'static str {
-        match self {
-            Flavor::Dev => "dev",
-            Flavor::Debug => "debug",
-            Flavor::Kcsan => "kcsan",
-            Flavor::Bench => "bench",
-        }
-    }
-}
-
-/// Processor architecture of kernel and guest.
-#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Arch {
-    /// 64-bit x86
-    #[default]
-    #[value(name = "x86_64")]
-    X86_64,
-}
-
-/// How QEMU runs the guest's instructions.
-#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Accel {
-    /// KVM where it really works, else TCG
-    #[default]
-    Auto,
-    /// KVM or nothing
-    Kvm,
-    /// QEMU's own translator
-    Tcg,
-}
-
-/// Form of a result.
-#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Format {
-    /// Lines for people
-    #[default]
-    Human,
-    /// One JSON object
-    Json,
-    /// JUnit XML
-    Junit,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory as _;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn shared_flags_stand_before_and_after_the_verb() {
-        for line in [
-            "xtask --flavor debug -j 3 build -- RUSTC=/x V=1",
-            "xtask build --flavor debug -j 3 -- RUSTC=/x V=1",
-        ] {
-            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
-            assert_eq!(cli.opts.flavor, Some(Flavor::Debug));
-            assert_eq!(cli.opts.jobs, Some(3));
-            let Verb::Build(args) = cli.verb else {
-                panic!("{line}");
-            };
-            assert_eq!(args.make, ["RUSTC=/x", "V=1"]);
-        }
-    }
-
-    #[test]
-    fn exec_takes_its_command_only_after_the_dashes() {
-        assert!(Cli::try_parse_from(["xtask", "exec", "uname"]).is_err());
-        assert!(Cli::try_parse_from(["xtask", "exec"]).is_err());
-        let cli = Cli::try_parse_from(["xtask", "exec", "--", "uname", "-r"]).unwrap();
-        let Verb::Exec(args) = cli.verb else {
-            panic!();
-        };
-        assert_eq!(args.command, ["uname", "-r"]);
-    }
 }

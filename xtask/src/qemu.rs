@@ -2,6 +2,7 @@
 
 //! QEMU's argument vector, built here and nowhere else.
 
+use rext2_init::PORT_IN;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,9 @@ pub struct Guest<'a> {
     pub ports: &'a [Port],
     /// The socket of the guest's terminal.
     pub terminal: Option<&'a Path>,
+    /// The socket whose other side gives the guest's program its input; the guest
+    /// starts when somebody has connected.
+    pub input: Option<&'a Path>,
     /// The socket that a debugger connects to; the guest waits for it.
     pub gdb: Option<&'a Path>,
     /// The user's own arguments, last.
@@ -66,6 +70,8 @@ pub enum Access {
     Record(PathBuf),
     /// The guest sees a read-only disk that somebody else writes.
     Watch,
+    /// They change the user's file, and the guest's flushes reach the disk.
+    Own,
 }
 
 /// The arguments after the program's name.
@@ -93,7 +99,7 @@ pub fn argv(guest: &Guest) -> Vec<OsString> {
         .pair("-append", vm.cmdline.join(" "))
         .pair("-chardev", file_chardev("console", guest.console))
         .pair("-serial", "chardev:console");
-    if !guest.ports.is_empty() || guest.terminal.is_some() {
+    if !guest.ports.is_empty() || guest.terminal.is_some() || guest.input.is_some() {
         argv.pair("-device", "virtio-serial-pci");
     }
     // The terminal first: port 0 is the console's.
@@ -111,9 +117,12 @@ pub fn argv(guest: &Guest) -> Vec<OsString> {
             format!("virtserialport,chardev={id},name={}", port.name),
         );
     }
+    if let Some(socket) = guest.input {
+        let chardev = option("socket,id=input,server=on,wait=on,path=", socket, "");
+        let device = format!("virtserialport,chardev=input,name={PORT_IN}");
+        argv.pair("-chardev", chardev).pair("-device", device);
+    }
     for (index, disk) in guest.disks.iter().enumerate() {
-        // The host may lose its page cache without harm to anyone: nothing
-        // here outlives the run, so flushes go no further than the host's cache.
         match &disk.access {
             Access::Record(log) => argv.pair("-blockdev", recorded(index, &disk.file, log)),
             access => {
@@ -121,10 +130,16 @@ pub fn argv(guest: &Guest) -> Vec<OsString> {
                     Access::ReadOnly => "readonly=on",
                     Access::Snapshot => "snapshot=on",
                     Access::Watch => "readonly=on,file.locking=off",
-                    Access::Write | Access::Record(_) => "readonly=off",
+                    Access::Write | Access::Own | Access::Record(_) => "readonly=off",
+                };
+                // Of ours nothing outlives the run: its flushes go no further
+                // than the host's page cache, which may be lost without harm.
+                let cache = match disk.access {
+                    Access::Own => "writeback",
+                    _ => "unsafe",
                 };
                 let drive =
-                    format!("if=none,id=disk{index},format=raw,cache=unsafe,{access},file=");
+                    format!("if=none,id=disk{index},format=raw,cache={cache},{access},file=");
                 argv.pair("-drive", option(&drive, &disk.file, ""))
             }
         }
@@ -205,6 +220,7 @@ mod tests {
             console: Path::new("/r/console.log"),
             ports,
             terminal: None,
+            input: None,
             gdb: None,
             extra: &[],
         }
@@ -279,6 +295,37 @@ mod tests {
                 "{line}"
             );
         }
+    }
+
+    #[test]
+    fn what_the_user_writes_is_not_left_in_a_cache() {
+        let disks = [Disk {
+            file: "/home/u/mine.img".into(),
+            serial: "s".to_owned(),
+            access: Access::Own,
+        }];
+        let line = line(&guest(&vm(), &disks, &[]));
+        assert!(
+            line.contains("cache=writeback,readonly=off,file=/home/u/mine.img"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn a_guest_with_input_waits_for_whoever_gives_it() {
+        let vm = vm();
+        let mut guest = guest(&vm, &[], &[]);
+        assert!(!line(&guest).contains("socket"));
+        guest.input = Some(Path::new("/r/stdin"));
+        assert!(
+            line(&guest).ends_with(
+                "-device virtio-serial-pci \
+                 -chardev socket,id=input,server=on,wait=on,path=/r/stdin \
+                 -device virtserialport,chardev=input,name=rext2.in"
+            ),
+            "{}",
+            line(&guest)
+        );
     }
 
     #[test]

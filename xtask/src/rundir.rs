@@ -5,7 +5,7 @@
 
 use anyhow::Context as _;
 use fs_err as fs;
-use rext2_init::{Event, PORT_CTL, PORT_ERR, PORT_KTAP, PORT_OUT};
+use rext2_init::{Event, PORT_CTL, PORT_ERR, PORT_IN, PORT_KTAP, PORT_OUT};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -87,6 +87,7 @@ impl Folder {
             PORT_OUT => "stdout",
             PORT_ERR => "stderr",
             PORT_CTL => "events",
+            PORT_IN => "stdin",
             other => other,
         })
     }

@@ -8,7 +8,7 @@ mod running;
 #[cfg(test)]
 mod tests;
 
-pub use running::{Reader, Running, end_children_on_signals};
+pub use running::{Reader, Running, end_children, end_children_on_signals};
 
 use running::{Registered, groups, own_group, status_is_our_kill};
 

@@ -312,6 +312,7 @@ pub fn suite_run(
             mounts: Vec::new(),
             action: Action::Suite { argv },
             kmemleak: true,
+            debugger: false,
         },
         disks: suite.images(project)?,
         files,

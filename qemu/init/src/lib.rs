@@ -19,8 +19,14 @@ pub const PORT_KTAP: &str = "rext2.ktap";
 pub const PORT_OUT: &str = "rext2.out";
 /// The port that takes the standard error of the job's program.
 pub const PORT_ERR: &str = "rext2.err";
+/// The port that gives the job's program its standard input. One byte comes
+/// before it: who reads the port too early finds an end, not the beginning.
+pub const PORT_IN: &str = "rext2.in";
 /// The port that takes the events, one JSON object a line.
 pub const PORT_CTL: &str = "rext2.ctl";
+/// The kernel's function in which a debugger stops once the modules are in: a
+/// system call that init makes for it, and nobody else.
+pub const DEBUGGER_STOP: &str = "__x64_sys_personality";
 /// The terminal of an interactive shell.
 pub const SHELL_TTY: &str = "/dev/hvc0";
 
@@ -46,6 +52,9 @@ pub struct Job {
     /// Scan for leaked memory at the end, where the kernel can.
     #[serde(default)]
     pub kmemleak: bool,
+    /// Tell where the modules lie, and let a debugger stop once they are in.
+    #[serde(default)]
+    pub debugger: bool,
 }
 
 /// A kernel module to insert.
@@ -81,10 +90,13 @@ pub struct Mount {
 pub enum Action {
     /// Nothing: boot, report, power off.
     Halt,
-    /// One program; output and error on their ports, standard input closed.
+    /// One program; output and error on their ports.
     Exec {
         /// The program and its arguments.
         argv: Vec<String>,
+        /// Whether [`PORT_IN`] has its standard input; else that is empty.
+        #[serde(default)]
+        stdin: bool,
     },
     /// A test program that writes KTAP to [`PORT_KTAP`].
     Suite {
@@ -117,8 +129,11 @@ pub enum Event {
     Inserted {
         /// Its name.
         module: String,
-        /// The address of its `.text`, for a debugger.
+        /// The address of its `.text`.
         text: Option<String>,
+        /// All its sections and their addresses, for a debugger.
+        #[serde(default)]
+        sections: Vec<(String, String)>,
     },
     /// A file system was mounted.
     Mounted {

@@ -48,11 +48,18 @@ fn work(control: &mut Control) -> Result<()> {
     let text = std::fs::read(JOB_PATH).context(format!("cannot read {JOB_PATH}"))?;
     let job: Job = serde_json::from_slice(&text).context(format!("cannot parse {JOB_PATH}"))?;
     for module in &job.modules {
-        let text = modules::insert(module)?;
+        modules::insert(module)?;
         control.send(&Event::Inserted {
             module: module.name.clone(),
-            text,
+            text: modules::section(module, ".text"),
+            sections: match job.debugger {
+                true => modules::sections(module)?,
+                false => Vec::new(),
+            },
         })?;
+    }
+    if job.debugger {
+        system::let_debugger_stop()?;
     }
     for mount in &job.mounts {
         system::mount(mount)?;

@@ -4,9 +4,9 @@
 
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
-use rext2_init::{Event, PORT_CTL, PORT_DIR};
+use rext2_init::{Event, PORT_CTL, PORT_DIR, PORT_IN};
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -33,14 +33,33 @@ pub fn open_control() -> Result<Control> {
     open(PORT_CTL).map(Control)
 }
 
-/// Opens a port for writing. The kernel lets one process in at a time, so a
-/// program that has not yet let go of the port is waited for.
+/// Opens a port for writing.
 pub fn open(name: &str) -> Result<File> {
+    open_with(name, OpenOptions::new().write(true))
+}
+
+/// Opens the port with the program's input, at its beginning.
+pub fn open_input() -> Result<File> {
+    let mut port = open_with(PORT_IN, OpenOptions::new().read(true))?;
+    let start = Instant::now();
+    // Before the kernel knows that the host is there, it reads as ended.
+    while port.read(&mut [0]).context("cannot read the input")? == 0 {
+        if start.elapsed() > PATIENCE {
+            bail!("the host gives no input to port {PORT_IN}");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(port)
+}
+
+/// The kernel lets one process in at a time, so a program that has not yet let
+/// go of the port is waited for.
+fn open_with(name: &str, options: &OpenOptions) -> Result<File> {
     let start = Instant::now();
     let path = Path::new(PORT_DIR).join(name);
     loop {
         link_all()?;
-        match OpenOptions::new().write(true).open(&path) {
+        match options.open(&path) {
             Ok(file) => return Ok(file),
             Err(error) if start.elapsed() > PATIENCE => {
                 return Err(error).context(format!("cannot open port {name}"));

@@ -23,7 +23,8 @@ const PATH: &str = "/bin:/sbin:/usr/bin:/usr/sbin";
 pub fn action(action: &Action) -> Result<Option<i32>> {
     match action {
         Action::Halt => Ok(None),
-        Action::Exec { argv } | Action::Suite { argv } => program(argv).map(Some),
+        Action::Exec { argv, stdin } => program(argv, *stdin).map(Some),
+        Action::Suite { argv } => program(argv, false).map(Some),
         Action::Shell {
             rows,
             cols,
@@ -36,7 +37,7 @@ pub fn action(action: &Action) -> Result<Option<i32>> {
     }
 }
 
-fn program(argv: &[String]) -> Result<i32> {
+fn program(argv: &[String], stdin: bool) -> Result<i32> {
     let Some((name, args)) = argv.split_first() else {
         bail!("the job names no program");
     };
@@ -44,7 +45,10 @@ fn program(argv: &[String]) -> Result<i32> {
     let mut command = Command::new(name);
     command
         .args(args)
-        .stdin(Stdio::null())
+        .stdin(match stdin {
+            true => ports::open_input()?.into(),
+            false => Stdio::null(),
+        })
         .stdout(ports::open(PORT_OUT)?)
         .stderr(errors.try_clone().context("cannot share a port")?);
     match spawn(command) {

@@ -82,6 +82,13 @@ pub fn release() -> Result<String> {
     Ok(name.release().to_string_lossy().into_owned())
 }
 
+/// Makes the system call of [`rext2_init::DEBUGGER_STOP`]; it only asks.
+pub fn let_debugger_stop() -> Result<()> {
+    nix::sys::personality::get()
+        .map(drop)
+        .context("cannot call the debugger")
+}
+
 /// The kernel's uptime.
 pub fn uptime_ms() -> Result<u64> {
     let text = fs::read_to_string("/proc/uptime").context("cannot read /proc/uptime")?;

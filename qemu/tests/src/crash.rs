@@ -146,6 +146,8 @@ pub fn groups(job: &Job) -> Result<Vec<Group>> {
     let replay = job.get_or("replay", 0)? != 0;
     let count: usize = job.get_or("count", COUNT)?;
     ensure!(count > 0, "count=0 tries nothing");
+    // A mistake in a name is told before anything is mounted.
+    choose::Chooser::new(0, 1, job.get("off").unwrap_or_default())?;
     let each = count.div_ceil(SETUPS.iter().filter(|setup| setup.fault.is_none()).count() * 2);
     let mut groups = Vec::new();
     for (number, setup) in SETUPS.iter().enumerate() {

@@ -38,6 +38,8 @@ const LOOK: usize = 5000;
 /// The group of each chosen file system.
 pub fn groups(job: &Job) -> Result<Vec<Group>> {
     let class = class(job)?;
+    // A mistake in a name is told before anything is mounted.
+    switched_off(job)?;
     let group = |fs: &'static fs::Fs| Group {
         name: format!("{}/{}", class.name(), fs.name),
         cases: vec![

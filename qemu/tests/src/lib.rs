@@ -25,6 +25,7 @@ pub mod runner;
 pub mod rwf;
 pub mod smoke;
 pub mod stress;
+pub mod suite;
 pub mod sys;
 pub mod timeline;
 pub mod tree;

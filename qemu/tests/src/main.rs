@@ -3,12 +3,9 @@
 //! `rext2-tests SUITE [--fs TYPE] [key=value...]`: runs one suite, the comparison
 //! of two drivers, or a benchmark, in the guest. Called as `rwf`, it is that program.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rext2_tests::job::Job;
-use rext2_tests::{
-    compare, cost, crash, dio, exercise, fs, fuzz, images, runner, rwf, smoke, stress, timeline,
-    uncached,
-};
+use rext2_tests::{compare, cost, runner, rwf, stress, suite, timeline};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -49,18 +46,7 @@ fn run() -> Result<ExitCode> {
         stress::worker(&job)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let groups = match job.suite.as_str() {
-        "smoke" => smoke::groups(&job)?,
-        "images" => images::groups(&job)?,
-        "fs" => fs::groups(&job)?,
-        "dio" => dio::groups(&job)?,
-        "crash" => crash::groups(&job)?,
-        "fuzz" => fuzz::groups(&job)?,
-        "uncached" => uncached::groups(&job)?,
-        "exercise" => exercise::groups(&job)?,
-        "stress" => stress::groups(&job)?,
-        other => bail!("unknown suite {other:?}; `cargo xtask test --list` shows the known ones"),
-    };
+    let groups = suite::groups(&job)?;
     if let Some(name) = &job.case {
         return runner::run_case(&job, &groups, name);
     }

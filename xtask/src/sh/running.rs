@@ -34,6 +34,15 @@ pub fn end_children_on_signals() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Ends every child; none starts from now on.
+pub fn end_children() {
+    // Kept until the process ends; who holds it already is about to end us.
+    if let Ok(groups) = GROUPS.try_lock() {
+        end_groups(&groups);
+        std::mem::forget(groups);
+    }
+}
+
 /// Whether whoever started us made us ignore a signal.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
