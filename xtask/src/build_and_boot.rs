@@ -20,15 +20,6 @@ const MOUNT_POINT: &str = "/mnt/image";
 
 /// Builds what is needed, compares, and opens a shell on a terminal.
 pub fn run(project: &Project, args: &BuildAndBootArgs) -> anyhow::Result<Exit> {
-    if !project.base.module {
-        return Err(exit::error(
-            Exit::NothingRan,
-            format!(
-                "base {} cannot have rext2, so there is nothing to compare; use \"boot\"",
-                project.opts.base
-            ),
-        ));
-    }
     let Ready { kernel, module } = chain::ready(project)?;
     let disk = disk(project, args)?;
     let program = Program {

@@ -19,7 +19,12 @@ pub struct Ready {
 
 /// Brings everything up to date.
 pub fn ready(project: &Project) -> anyhow::Result<Ready> {
-    install::ensure(project, install::GUEST)?;
+    // If something is missing here, what a build needs is looked for, too: whoever
+    // has to install things by hand wants to hear of all at once.
+    if install::line(project, install::GUEST).is_some() {
+        let all = [install::GUEST, &install::for_build(project)].concat();
+        install::ensure(project, &all)?;
+    }
     let kernel = build::run(project)?;
     let module = match project.base.module {
         true => Some(module::run(project, &kernel)?),

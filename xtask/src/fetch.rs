@@ -48,10 +48,12 @@ pub fn refresh(project: &Project) -> anyhow::Result<Source> {
 
 fn get(project: &Project, refresh: bool) -> anyhow::Result<Source> {
     if let Some(folder) = &project.opts.linux {
-        return from_folder(project, folder);
+        return from_folder(project, folder)
+            .with_context(|| format!("cannot use --linux {}", folder.display()));
     }
     if let Some(file) = &project.opts.tarball {
-        return from_tarball(project, file);
+        return from_tarball(project, file)
+            .with_context(|| format!("cannot use --tarball {}", file.display()));
     }
     let current = project
         .sources()
@@ -157,7 +159,7 @@ fn from_folder(project: &Project, folder: &Path) -> anyhow::Result<Source> {
         return Err(exit::error(
             Exit::Fetch,
             format!(
-                "{} holds no kernel source: it has no Makefile and Kconfig",
+                "{} holds no kernel source: it has no Makefile and Kconfig; name the top of one",
                 folder.display()
             ),
         ));

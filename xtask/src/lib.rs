@@ -15,6 +15,7 @@ pub mod step;
 
 // From a source to a kernel and a module.
 pub mod build;
+pub mod check;
 pub mod clean;
 pub mod compile_fail;
 pub mod config;
@@ -34,6 +35,7 @@ pub mod boot;
 pub mod boot_image;
 pub mod build_and_boot;
 pub mod chain;
+pub mod chosen;
 pub mod console;
 pub mod contract;
 pub mod debugger;
@@ -73,6 +75,13 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     let mut opts = cli.opts.clone();
     opts.flavor = opts.flavor.or(cli.verb.flavor());
     let project = Project::find(&opts)?;
+    check::run(&project, cli)?;
+    if let Verb::Test(args) = &cli.verb
+        && args.list
+    {
+        chosen::list(&project, args)?;
+        return Ok(Exit::Good);
+    }
     if cli.opts.dry_run && cli.verb.needs_guest() {
         chain::dry_run(&project)?;
         return Ok(Exit::Good);

@@ -138,13 +138,19 @@ fn with_patch(project: &Project, mutant: &Mutant) -> anyhow::Result<crate::artif
     build::run(&broken)
 }
 
-/// The mutants whose names contain the text.
+/// The names of the base's mutants.
+pub fn names(project: &Project) -> anyhow::Result<Vec<String>> {
+    let mutants = load(&project.mutants(), None)?;
+    Ok(mutants.into_iter().map(|mutant| mutant.name).collect())
+}
+
+/// The mutants whose names contain the text, or one of those between its commas.
 fn load(folder: &Path, filter: Option<&str>) -> anyhow::Result<Vec<Mutant>> {
     let mut mutants = Vec::new();
     for entry in fs::read_dir(folder).context("the base has no mutants")? {
         let path = entry?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        if filter.is_some_and(|text| !name.contains(text)) {
+        if filter.is_some_and(|text| !text.split(',').any(|word| name.contains(word))) {
             continue;
         }
         let mutant = Mail::parse(&fs::read_to_string(&path)?)

@@ -5,7 +5,9 @@
 use anyhow::{Context as _, bail};
 use fs_err as fs;
 use rext2_init::Module;
-use rext2_tests::uncached;
+use rext2_tests::case::Case;
+use rext2_tests::job::Job;
+use rext2_tests::{suite, uncached};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,6 +16,7 @@ use crate::exit::{self, Exit};
 use crate::fsck::Checker;
 use crate::guest::{Disk, Use};
 use crate::images;
+use crate::opts::TestArgs;
 use crate::project::Project;
 
 /// A suite.
@@ -24,6 +27,9 @@ pub struct Suite {
     pub about: String,
     /// The guest program and its arguments.
     pub program: Vec<String>,
+    /// Options of `test` that mean something to it.
+    #[serde(default)]
+    pub takes: Vec<String>,
     /// Kernels that it runs on, by flavour.
     pub flavors: Vec<String>,
     /// Whether rext2 is inserted.
@@ -71,7 +77,50 @@ pub struct MaySkip {
     pub reason: String,
 }
 
+/// Options that a suite may take, and whether they are given.
+pub fn options(args: &TestArgs) -> [(&'static str, bool); 9] {
+    [
+        ("fs", args.fs.is_some()),
+        ("seed", args.seed.is_some()),
+        ("count", args.count.is_some()),
+        ("ops", args.ops.is_some()),
+        ("seconds", args.seconds.is_some()),
+        ("off", args.off.is_some()),
+        ("replay", args.replay.is_some()),
+        ("strict", args.strict),
+        ("mutants", args.mutants),
+    ]
+}
+
 impl Suite {
+    /// The guest's program and what it is asked for, the filter apart.
+    pub fn argv(&self, args: &TestArgs) -> Vec<String> {
+        let mut argv = self.program.clone();
+        if let Some(fs) = &args.fs {
+            argv.extend(["--fs".to_owned(), fs.clone()]);
+        }
+        argv.extend(args.seed.map(|seed| format!("seed={seed}")));
+        argv.extend(args.count.map(|count| format!("count={count}")));
+        argv.extend(args.ops.map(|ops| format!("ops={ops}")));
+        argv.extend(args.seconds.map(|seconds| format!("seconds={seconds}")));
+        argv.extend(args.off.iter().map(|off| format!("off={off}")));
+        argv.extend(args.replay.iter().map(|_| "replay=1".to_owned()));
+        argv.extend(args.strict.then(|| "strict=1".to_owned()));
+        argv
+    }
+
+    /// The full names of its tests, `GROUP/TEST`, when it is asked for this.
+    pub fn tests(&self, args: &TestArgs) -> anyhow::Result<Vec<String>> {
+        // The first word is the program.
+        let job = Job::parse(self.argv(args).into_iter().skip(1))?;
+        let mut names = Vec::new();
+        for group in suite::groups(&job)? {
+            let full = |case: &Case| format!("{}/{}", group.name, case.name);
+            names.extend(group.cases.iter().map(full));
+        }
+        Ok(names)
+    }
+
     /// The images of its disks, made where the cache does not have them.
     pub fn images(&self, project: &Project) -> anyhow::Result<Vec<Disk>> {
         self.disks.iter().map(|disk| disk.image(project)).collect()
@@ -149,6 +198,12 @@ mod tests {
                     "{name}: {flavor}"
                 );
             }
+            for option in &suite.takes {
+                let known = options(&TestArgs::default()).map(|(option, _)| option);
+                assert!(known.contains(&option.as_str()), "{name}: {option}");
+            }
+            let tests = suite.tests(&TestArgs::default()).unwrap();
+            assert!(!tests.is_empty(), "{name}");
             for skip in &suite.may_skip {
                 assert!(!skip.reason.trim().is_empty(), "{name}: {}", skip.test);
             }

@@ -10,6 +10,7 @@ use crate::accel::Choice;
 use crate::artifact::{Kernel, Module};
 use crate::boot;
 use crate::chain;
+use crate::chosen::{self, CHECKS, Chosen};
 use crate::compile_fail;
 use crate::console::Lists;
 use crate::contract;
@@ -30,54 +31,19 @@ use crate::project::Project;
 use crate::report;
 use crate::rundir::Folder;
 use crate::step::Step;
-use crate::suites::{self, Suite, Suites};
+use crate::suites::{self, Suite};
 use crate::verdict;
 use crate::vm::Vm;
-
-/// The suites that are meant when none is named.
-const DEFAULT: [&str; 3] = [FIRST, "images", "fs"];
-/// The one with which go the host tests.
-const FIRST: &str = "smoke";
-
-/// What goes with it, in this order, and may be asked for by name: the host
-/// tests, and checks of the patches, of their Rust code and of the verbs.
-const CHECKS: &[&str] = &["host", "patch-check", "compile-fail", "style", "contract"];
 
 /// Runs what was asked for, prints the result, gives the exit code.
 pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
     let suites = suites::load(project)?;
-    if args.list {
-        return list(&suites);
-    }
-    let mut names = args.suites.clone();
-    if names.is_empty() {
-        // What a filter selects is in one of them only.
-        let count = if args.filter.is_some() {
-            1
-        } else {
-            DEFAULT.len()
-        };
-        names.extend(DEFAULT[..count].iter().map(|name| name.to_string()));
+    let Chosen { checks, names } = chosen::of(project, &suites, args)?;
+    let mut parts = Vec::new();
+    for check in checks {
+        parts.extend(self::check(project, args, check)?);
     }
     for name in &names {
-        if !CHECKS.contains(&name.as_str()) {
-            suites::find(&suites, name, CHECKS)?;
-        }
-    }
-    if args.mutants && args.suites.is_empty() {
-        return Err(exit::error(
-            Exit::Usage,
-            "--mutants needs the name of a suite, such as uncached",
-        ));
-    }
-    let everything = names.iter().any(|name| name == FIRST) && args.filter.is_none();
-    let mut parts = Vec::new();
-    for check in CHECKS {
-        if everything || names.iter().any(|name| name == check) {
-            parts.extend(self::check(project, args, check)?);
-        }
-    }
-    for name in names.iter().filter(|name| suites.contains_key(*name)) {
         let suite = suites::find(&suites, name, CHECKS)?;
         let again = repeat(project, args, name);
         if args.mutants {
@@ -164,14 +130,6 @@ fn misuses(project: &Project, again: &str, begin: Instant) -> anyhow::Result<Par
     Ok(part)
 }
 
-fn list(suites: &Suites) -> anyhow::Result<Exit> {
-    println!("with {FIRST}, and by name: {}", CHECKS.join(", "));
-    for (name, suite) in suites {
-        println!("{name:<10} {}  [{}]", suite.about, suite.flavors.join(", "));
-    }
-    Ok(Exit::Good)
-}
-
 fn full_name(project: &Project, name: &str) -> String {
     format!("{name} ({})", project.flavor.name())
 }
@@ -230,35 +188,12 @@ fn repeat(project: &Project, args: &TestArgs, name: &str) -> String {
 }
 
 /// Whether rext2 is inserted: the control, another driver, needs none of ours.
-fn with_module(suite: &Suite, args: &TestArgs) -> bool {
+pub fn with_module(suite: &Suite, args: &TestArgs) -> bool {
     suite.module && args.fs.as_deref().is_none_or(|fs| fs.starts_with("rext2"))
 }
 
 /// One suite: kernel and module first, then the guest.
 fn in_guest(project: &Project, args: &TestArgs, name: &str, suite: &Suite) -> anyhow::Result<Part> {
-    if with_module(suite, args) && !project.base.module {
-        return Err(exit::error(
-            Exit::NothingRan,
-            format!(
-                "suite {name} needs rext2.ko, which base {} cannot have",
-                project.opts.base
-            ),
-        ));
-    }
-    if !suite
-        .flavors
-        .iter()
-        .any(|flavor| flavor == project.flavor.name())
-    {
-        return Err(exit::error(
-            Exit::NothingRan,
-            format!(
-                "suite {name} does not run on flavor {}; it runs on: {}",
-                project.flavor.name(),
-                suite.flavors.join(", ")
-            ),
-        ));
-    }
     let ready = chain::ready(project)?;
     suite_run(
         project,
@@ -289,17 +224,7 @@ pub fn suite_run(
     let (inserted, mut files) = boot::module_files(module.filter(|_| with_module(suite, args)));
     modules.extend(inserted);
     files.extend(guest_tools::files(&suite.tools)?);
-    let mut argv = suite.program.clone();
-    if let Some(fs) = &args.fs {
-        argv.extend(["--fs".to_owned(), fs.clone()]);
-    }
-    argv.extend(args.seed.map(|seed| format!("seed={seed}")));
-    argv.extend(args.count.map(|count| format!("count={count}")));
-    argv.extend(args.ops.map(|ops| format!("ops={ops}")));
-    argv.extend(args.seconds.map(|seconds| format!("seconds={seconds}")));
-    argv.extend(args.off.iter().map(|off| format!("off={off}")));
-    argv.extend(args.replay.iter().map(|_| "replay=1".to_owned()));
-    argv.extend(args.strict.then(|| "strict=1".to_owned()));
+    let mut argv = suite.argv(args);
     if let Some(filter) = &args.filter {
         argv.push(format!("only={filter}"));
     }

@@ -12,7 +12,7 @@ use fs_err as fs;
 use super::measure;
 use super::table::{Accepted, Table};
 use crate::chain::{self, Ready};
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::opts::{CostArgs, Format};
 use crate::project::Project;
 
@@ -21,15 +21,11 @@ const TOLERANCE: f64 = 2.0;
 
 /// Measures, prints, and compares with what was accepted or accepts it.
 pub fn run(project: &Project, args: &CostArgs) -> anyhow::Result<Exit> {
-    let project = &measure::counting(project, "cost")?;
+    let project = &measure::counting(project);
     let ready = chain::ready(project)?;
     let table = fresh(project, &ready, args)?;
     let file = project.accepted_costs();
-    let accepted = match file.is_file() {
-        true => Accepted::parse(&fs::read_to_string(&file)?)
-            .with_context(|| format!("cannot parse {}", file.display()))?,
-        false => Accepted::default(),
-    };
+    let accepted = accepted(project)?;
     match (project.opts.format, args.markdown) {
         (Format::Json, _) => println!("{}", table.json()?),
         (_, true) => print!("{}", table.markdown()),
@@ -46,13 +42,42 @@ pub fn run(project: &Project, args: &CostArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Good)
 }
 
+/// What the checkout's file has.
+fn accepted(project: &Project) -> anyhow::Result<Accepted> {
+    let file = project.accepted_costs();
+    match file.is_file() {
+        true => Accepted::parse(&fs::read_to_string(&file)?)
+            .with_context(|| format!("cannot parse {}", file.display())),
+        false => Ok(Accepted::default()),
+    }
+}
+
+/// Whether there is anything to compare with: a kernel takes minutes to build.
+pub fn can_check(project: &Project) -> anyhow::Result<()> {
+    let (accepted, flavor) = (accepted(project)?, project.flavor.name());
+    let flavors = accepted.flavors();
+    if flavors.contains(&flavor) {
+        return Ok(());
+    }
+    let others = match flavors.is_empty() {
+        true => String::new(),
+        false => format!("add --flavor {}, or ", flavors.join(" or --flavor ")),
+    };
+    Err(exit::error(
+        Exit::Usage,
+        format!(
+            "bench cost --check: no values are accepted for flavor {flavor}; \
+             {others}accept some with --accept"
+        ),
+    ))
+}
+
 /// Names the rows that have become dearer.
 fn check(table: &Table, accepted: &Accepted) -> anyhow::Result<Exit> {
-    let flavor = &table.identity.kernel.flavor;
     let compared = accepted.compare(table);
     ensure!(
         !compared.is_empty(),
-        "nothing is accepted for flavor {flavor}; run cargo xtask bench cost --flavor {flavor} --accept"
+        "none of these rows was accepted before; accept them with --accept"
     );
     let dearer: Vec<_> = compared
         .iter()

@@ -15,7 +15,7 @@ use crate::exec;
 use crate::exit::{self, Exit};
 use crate::guest::{self, Plan, Unobserved};
 use crate::guest_tools;
-use crate::opts::{Accel, Format};
+use crate::opts::Accel;
 use crate::project::Project;
 use crate::sh::Cmd;
 use crate::step::Step;
@@ -26,19 +26,11 @@ use crate::vm::Vm;
 /// Seconds that a benchmark may take: far fewer on an idle host.
 const LIMIT: u64 = 3600;
 
-/// The project with what counting needs; an error if other flags ask otherwise.
-pub fn counting(project: &Project, name: &str) -> anyhow::Result<Project> {
-    if project.opts.accel == Accel::Kvm || project.opts.format == Format::Junit {
-        return Err(exit::error(
-            Exit::Usage,
-            format!(
-                "bench {name} counts instructions, which only --accel tcg can, and has no --format junit"
-            ),
-        ));
-    }
+/// The project with what counting needs.
+pub fn counting(project: &Project) -> Project {
     let mut project = project.clone();
     project.opts.accel = Accel::Tcg;
-    Ok(project)
+    project
 }
 
 /// The file systems of `on=`: those that were named, else these, and rext2 where

@@ -191,6 +191,13 @@ impl Accepted {
         Ok(accepted)
     }
 
+    /// The flavours that have values.
+    pub fn flavors(&self) -> Vec<&str> {
+        let mut flavors: Vec<_> = self.values.keys().map(|key| key.0.as_str()).collect();
+        flavors.dedup();
+        flavors
+    }
+
     /// The same with the table's values for its flavour and file systems.
     pub fn with(mut self, table: &Table) -> Self {
         let flavor = &table.identity.kernel.flavor;
@@ -321,6 +328,7 @@ mod tests {
         let accepted = older.with(&table);
         assert_eq!(Accepted::parse(&accepted.text()).unwrap(), accepted);
         assert!(accepted.text().contains("bench\text2\tcreate\t7\n"));
+        assert_eq!(accepted.flavors(), ["bench", "dev"]);
         assert!(!accepted.text().contains("gone"));
         assert_eq!(accepted.compare(&table).len(), 2);
         let dearer = self::table(&TEXT.replace("\t900", "\t920")).unwrap();

@@ -13,7 +13,7 @@ use crate::project::Project;
 
 /// Measures, prints, and holds the figures to the goals if asked to.
 pub fn run(project: &Project, args: &UncachedArgs) -> anyhow::Result<Exit> {
-    let project = &measure::counting(project, "uncached")?;
+    let project = &measure::counting(project);
     let ready = chain::ready(project)?;
     let on = measure::on(&ready, args.on.as_deref(), "ext4,xfs");
     let argv = ["/bin/rext2-tests", "timeline", &format!("on={on}")].map(str::to_owned);
