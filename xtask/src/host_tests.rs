@@ -35,11 +35,9 @@ pub fn run(project: &Project) -> anyhow::Result<Part> {
         .exit(Exit::Environment)?;
     let status = child.wait()?;
     let text = String::from_utf8_lossy(&fs_err::read(&log)?).into_owned();
-    let cases = match nextest {
-        true => of_nextest(&text),
-        false => of_cargo_test(&text),
-    };
-    let mut part = Part::of_cases("host", &repeat, begin.elapsed().as_secs_f64(), cases);
+    let mut part = of_log("host", &text);
+    part.seconds = begin.elapsed().as_secs_f64();
+    part.repeat = repeat;
     // A test program that does not build, or dies, names no test.
     if !status.success() && part.failed == 0 {
         part.exit = Exit::TestsFailed;
@@ -48,6 +46,15 @@ pub fn run(project: &Project) -> anyhow::Result<Part> {
     }
     step.end(part.word());
     Ok(part)
+}
+
+/// What the log of either program says.
+pub fn of_log(name: &str, text: &str) -> Part {
+    let mut cases = of_nextest(text);
+    if cases.is_empty() {
+        cases = of_cargo_test(text);
+    }
+    Part::of_cases(name, "", 0.0, cases)
 }
 
 /// `        PASS [   0.007s] xtask exit::tests::name`

@@ -3,12 +3,13 @@
 //! `report FILE`: judges again what an earlier run left behind, without a
 //! guest: a run's folder, a JSON report, or anybody's kernel log or KTAP.
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use fs_err as fs;
 use std::path::{Path, PathBuf};
 
 use crate::console::{Kind, Lists};
 use crate::exit::{Exit, WithExit as _};
+use crate::host_tests;
 use crate::junit;
 use crate::ktap;
 use crate::opts::{Format, ReportArgs};
@@ -21,7 +22,7 @@ use crate::verdict::{self, Verdict};
 /// Judges the file and prints the result.
 pub fn run(project: &Project, args: &ReportArgs) -> anyhow::Result<Exit> {
     let lists = Lists::load(project)?;
-    let parts = parts(&args.file, &lists)
+    let parts = parts(project, &args.file, &lists)
         .with_context(|| format!("cannot judge {}", args.file.display()))
         .exit(Exit::Usage)?;
     print(&parts, project.opts.format)?;
@@ -78,20 +79,50 @@ fn text(part: &Part) -> String {
     text
 }
 
-fn parts(file: &Path, lists: &Lists) -> anyhow::Result<Vec<Part>> {
-    if file.is_dir() {
-        return Ok(vec![of_folder(file, lists)?]);
+fn parts(project: &Project, file: &Path, lists: &Lists) -> anyhow::Result<Vec<Part>> {
+    ensure!(
+        file.exists(),
+        "it is not there; \"cargo xtask test\" tells the log of each run, and all are in {}",
+        project.runs().display()
+    );
+    // A run is judged by all that it has left, whichever file of it is named.
+    if let Some(folder) = run_of(file) {
+        return Ok(vec![of_folder(&folder, lists)?]);
     }
-    if file.file_name().is_some_and(|name| name == "run.json") {
-        let folder = file.parent().context("the file has no folder")?;
-        return Ok(vec![of_folder(folder, lists)?]);
-    }
+    ensure!(
+        !file.is_dir(),
+        "it is no run's folder, or its run has not ended: there is no run.json in it; \
+         name a file, such as its console.log"
+    );
     let bytes = fs::read(file)?;
     let text = String::from_utf8_lossy(&bytes);
     if text.trim_start().starts_with('{') {
         return of_json(&text, lists);
     }
-    Ok(vec![of_text(&file.display().to_string(), &text, lists)])
+    ensure!(
+        !text.trim_start().starts_with("<?xml"),
+        "a JUnit report only tells what was found; one that can be judged again is made by --format json"
+    );
+    if file.file_name() == project.log("host-tests").file_name() {
+        return Ok(vec![host_tests::of_log(&file.display().to_string(), &text)]);
+    }
+    let part = of_text(&file.display().to_string(), &text, lists);
+    ensure!(
+        part.exit != Exit::NothingRan || file.parent() != project.log("step").parent(),
+        "it is the log of a step, which has no tests; the runs are in {}",
+        project.runs().display()
+    );
+    Ok(vec![part])
+}
+
+/// The folder of a finished run: the one that is named, or that has the file.
+fn run_of(file: &Path) -> Option<PathBuf> {
+    let file = std::path::absolute(file).ok()?;
+    let folder = match file.is_dir() {
+        true => file,
+        false => file.parent()?.to_owned(),
+    };
+    Folder::open(&folder).record().is_file().then_some(folder)
 }
 
 fn of_folder(folder: &Path, lists: &Lists) -> anyhow::Result<Part> {
@@ -111,7 +142,7 @@ fn of_json(text: &str, lists: &Lists) -> anyhow::Result<Vec<Part>> {
         .map(|folder| of_folder(&PathBuf::from(folder), lists))
         .collect::<anyhow::Result<_>>()?;
     if judged.is_empty() {
-        bail!("no guest's run in it");
+        bail!("no guest's run is named in it, and only those leave something to judge again");
     }
     Ok(judged)
 }
@@ -138,7 +169,10 @@ fn of_text(name: &str, text: &str, lists: &Lists) -> Part {
     } else if let Some(line) = found(Kind::Splat) {
         (Exit::Splat, line)
     } else if counts.passed == 0 {
-        (Exit::NothingRan, "no test passed in it".to_owned())
+        (
+            Exit::NothingRan,
+            "no test passed in it, and it has no complaint either".to_owned(),
+        )
     } else if let Some(error) = report.errors.first() {
         (Exit::TestsFailed, error.clone())
     } else {
