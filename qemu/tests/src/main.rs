@@ -54,6 +54,7 @@ fn run() -> Result<ExitCode> {
         "images" => images::groups(&job)?,
         "fs" => fs::groups(&job)?,
         "dio" => dio::groups(&job)?,
+        "parallel" => dio::times(&job)?,
         "crash" => crash::groups(&job)?,
         "fuzz" => fuzz::groups(&job)?,
         "uncached" => uncached::groups(&job)?,
