@@ -8,7 +8,7 @@
 //! of the file included. What such a design has to answer:
 //!
 //! 1. *Who writes where.* An append gets its place with the map lock held, behind what others are
-//!    appending ([`Growing`]). Others say where they write.
+//!    appending ([`growing`]). Others say where they write.
 //! 2. *Nobody sees what a block held before.* A new block becomes part of the file when the data is
 //!    on the device ([`Unpublished`]); until then there is a hole, which reads as zeros.
 //! 3. *The bytes between the old end and the place of the write.* They are a hole as well. The page
@@ -29,24 +29,27 @@
 //! 10. *No space* for the data fails all of a write; what was allocated for it is freed. No space for
 //!     the blocks that lead to it makes it a short one.
 //!
-//! Writes below the size that find no hole may complete in the background. Those that allocate wait
-//! for the device, as there is something left to do.
+//! Who does not wait (AIO, io_uring) is answered in the background, writes that allocate included
+//! ([`Background`]): what is to be done when the data is on the device is done there, and a write that
+//! has to wait for the file to grow is answered by the one that it waits for. Such a write does not
+//! keep the lock. It counts as direct IO instead, which all who hold the lock exclusively and change
+//! blocks or the size wait for. A synchronous write is waited for by its caller.
 
 #![forbid(unsafe_code)]
 
 use crate::{
-    info::Growing,
-    iomap::{DirectRead, DirectWrite, PageCache, Unpublished},
+    growing::{self, Reserved},
+    iomap::{Background, DirectRead, DirectWrite, PageCache, Unpublished},
     Rext2,
 };
 use kernel::{
     fs::{
         file::{
-            ExclCheck, ExclSubmit, Fallocate, Fill, FillSubmit, Filled, Flags, Operations,
-            ReadDone, ReadReq, SharedCheck, SharedSubmit, WriteDone, WriteReq,
+            BackgroundSubmit, ExclCheck, ExclSubmit, Fallocate, Fill, FillSubmit, Flags, Landed,
+            Landing, Operations, ReadDone, ReadReq, SharedCheck, SharedSubmit, WriteDone, WriteReq,
         },
         lock::{Excl, Held},
-        nofs, INode, Offset,
+        INode, Offset,
     },
     prelude::*,
 };
@@ -76,7 +79,11 @@ impl Operations for File {
                 Outcome::NeedsExcl(again) => req = again,
             }
         }
-        let write = match req.lock()?.check()? {
+        let locked = req.lock()?;
+        if locked.inode().data().has_fills() {
+            locked.drain_dio()?;
+        }
+        let write = match locked.check()? {
             ExclCheck::Done(done) => return Ok(done),
             ExclCheck::Write(write) => write,
         };
@@ -118,171 +125,107 @@ fn write_shared<'k>(req: WriteReq<'k, Rext2>) -> Result<Outcome<'k>> {
     match req.lock_shared()?.check()? {
         SharedCheck::Done(done) => Ok(Outcome::Done(done)),
         SharedCheck::NeedsExcl(req) => Ok(Outcome::NeedsExcl(req)),
-        SharedCheck::Extend(fill) => extend(fill),
+        SharedCheck::Extend(fill) => match growing::reserve(fill)? {
+            Ok((fill, range)) => fill_blocks(fill, Some(range)),
+            Err(req) => Ok(Outcome::NeedsExcl(req)),
+        },
         SharedCheck::Overwrite(write) => match write.submit::<DirectWrite>()? {
             SharedSubmit::Done(done) => Ok(Outcome::Done(done)),
             SharedSubmit::NeedsExcl(req) => Ok(Outcome::NeedsExcl(req)),
-            SharedSubmit::Hole(fill) => {
-                let mut blocks = Unpublished::new(fill.inode());
-                match fill.submit(&mut blocks)? {
-                    FillSubmit::Filled(filled) => publish(filled, blocks),
-                    FillSubmit::NeedsExcl(req) => Ok(Outcome::NeedsExcl(req)),
-                    FillSubmit::Done(done) => Ok(Outcome::Done(done)),
-                }
-            }
+            SharedSubmit::Hole(fill) => fill_blocks(fill, None),
         },
     }
 }
 
-/// Makes what was written part of the file, below its end.
-fn publish<'k>(mut filled: Filled<'k, Rext2>, blocks: Unpublished<'_>) -> Result<Outcome<'k>> {
-    match publish_blocks(&mut filled, blocks) {
-        Ok(_) => filled.done(),
-        Err(e) => filled.failed(e),
-    }
-    .map(Outcome::Done)
-}
-
-/// Makes the blocks of a write part of the file. Returns where the write ends, which it does early if
-/// there is no space for what leads to the rest.
-fn publish_blocks(filled: &mut Filled<'_, Rext2>, blocks: Unpublished<'_>) -> Result<Offset> {
-    let (start, end) = filled.range();
-    let published = blocks.publish(start, end);
-    filled.invalidate();
-    let end = published?;
-    filled.shorten(end);
-    Ok(end)
-}
-
-/// Writes behind the end of the file.
-fn extend<'k>(fill: Fill<'k, Rext2>) -> Result<Outcome<'k>> {
+/// Writes to new blocks: in the range that was reserved behind the end of the file, or in front of it.
+fn fill_blocks<'k>(fill: Fill<'k, Rext2>, range: Option<Reserved>) -> Result<Outcome<'k>> {
     let file = fill.inode();
-    let (fill, range) = match reserve(fill)? {
-        Ok(reserved) => reserved,
-        Err(req) => return Ok(Outcome::NeedsExcl(req)),
+    let (submitted, blocks) = if fill.is_async() {
+        file.data().begin_fill();
+        match fill.submit_background(Background::new(range)) {
+            BackgroundSubmit::Queued(done) => return Ok(Outcome::Done(done)),
+            BackgroundSubmit::Here(submitted, background) => {
+                file.data().end_fill();
+                (submitted, background.into_blocks(file))
+            }
+        }
+    } else {
+        let mut blocks = Unpublished::new(file);
+        (fill.submit(&mut blocks), blocks)
     };
-    let mut blocks = Unpublished::new(file);
-    let mut filled = match fill.submit(&mut blocks) {
+    let retire = || {
+        if let Some(range) = range {
+            growing::retire(file, range);
+        }
+    };
+    let mut filled = match submitted {
         Ok(FillSubmit::Filled(filled)) => filled,
         Ok(FillSubmit::NeedsExcl(req)) => {
-            retire(file, range);
+            retire();
             return Ok(Outcome::NeedsExcl(req));
         }
         Ok(FillSubmit::Done(done)) => {
             drop(blocks);
-            retire(file, range);
+            retire();
             return Ok(Outcome::Done(done));
         }
         Err(e) => {
             drop(blocks);
-            retire(file, range);
+            retire();
             return Err(e);
         }
     };
-    let end = match publish_blocks(&mut filled, blocks) {
-        Ok(end) => end,
+    let (start, end) = filled.range();
+    let published = blocks.publish(start, end);
+    filled.invalidate();
+    match published {
+        Ok(end) => {
+            filled.shorten(end);
+            if let Some(range) = range {
+                growing::grow(&filled, range, end);
+            }
+            filled.done()
+        }
         Err(e) => {
-            retire(file, range);
-            return filled.failed(e).map(Outcome::Done);
+            retire();
+            filled.failed(e)
         }
-    };
-    grow(&filled, range, end);
-    filled.done().map(Outcome::Done)
+    }
+    .map(Outcome::Done)
 }
 
-/// A write behind the end of the file, and where it starts and ends.
-type Reserved<'k> = (Fill<'k, Rext2>, (Offset, Offset));
-
-/// Finds the place of a write behind the end of the file, and says that it is under way. Returns the
-/// request without the lock if it has to go another way.
-fn reserve<'k>(
-    fill: Fill<'k, Rext2>,
-) -> Result<core::result::Result<Reserved<'k>, WriteReq<'k, Rext2>>> {
-    let file = fill.inode();
-    let mut map = file.data().map();
-    let growing = &mut map.growing;
-    let mut fill = fill;
-    if fill.is_append() {
-        let start = growing.end().max(file.size());
-        fill = match fill.append_at(start) {
-            Ok(fill) => fill,
-            Err(req) => return Ok(Err(req)),
+impl Landing for Background {
+    fn landed(self, file: &INode<Rext2>, mut write: Landed<Rext2>) {
+        let range = self.range;
+        let blocks = self.into_blocks(file);
+        let published = match write.range() {
+            Ok((start, end)) => {
+                let published = blocks.publish(start, end);
+                write.invalidate();
+                published
+            }
+            Err(e) => {
+                drop(blocks);
+                Err(e)
+            }
         };
-    }
-    let start = fill.start();
-    let range = (
-        start,
-        start.saturating_add_unsigned(fill.byte_count() as u64),
-    );
-    nofs(|| growing.add(range))?;
-    Ok(Ok((fill, range)))
-}
-
-/// Says that a write is not under way any more.
-fn retire(file: &INode<Rext2>, range: (Offset, Offset)) {
-    {
-        let mut map = file.data().map();
-        map.growing.land(range);
-        map.growing.leave();
-    }
-    file.sb().data().grown.notify_all();
-}
-
-/// Makes the file grow to `end`, once all writes that began in front of it are done.
-fn grow(filled: &Filled<'_, Rext2>, range: (Offset, Offset), end: Offset) {
-    let file = filled.inode();
-    let grown = &file.sb().data().grown;
-    let mut map = file.data().map();
-    map.growing.done = map.growing.done.max(end);
-    map.growing.land(range);
-    // Once, and not in the loop: those who wait would keep waking each other.
-    grown.notify_all();
-    while let Some(first) = map.growing.first_below(end) {
-        filled.grow_size(first.min(map.growing.done));
-        grown.wait(&mut map);
-    }
-    filled.grow_size(end);
-    map.growing.leave();
-}
-
-impl Growing {
-    /// Where the last of the writes ends.
-    fn end(&self) -> Offset {
-        self.flying.iter().fold(self.done, |end, f| end.max(f.1))
-    }
-
-    /// Where the first write starts that is under way, if that is in front of `end`.
-    fn first_below(&self, end: Offset) -> Option<Offset> {
-        let under_way = self.flying.iter().filter(|flying| **flying != NONE);
-        under_way.map(|f| f.0).filter(|&start| start < end).min()
-    }
-
-    /// Puts a write on the list.
-    fn add(&mut self, range: (Offset, Offset)) -> Result {
-        match self.flying.iter_mut().find(|flying| **flying == NONE) {
-            Some(place) => *place = range,
-            None => self.flying.push(range, GFP_KERNEL)?,
-        }
-        self.writers += 1;
-        Ok(())
-    }
-
-    /// Takes a write off the list.
-    fn land(&mut self, range: (Offset, Offset)) {
-        if let Some(place) = self.flying.iter_mut().find(|flying| **flying == range) {
-            *place = NONE;
-        }
-    }
-
-    /// A writer has its answer. As long as one waits, the size may be less than what is done, and
-    /// the next append goes behind that.
-    fn leave(&mut self) {
-        self.writers = self.writers.saturating_sub(1);
-        if self.writers == 0 {
-            self.done = 0;
+        match (published, range) {
+            (Ok(end), Some(range)) => {
+                write.shorten(end);
+                growing::grow_later(file, write, range, end);
+            }
+            (Ok(end), None) => {
+                write.shorten(end);
+                file.data().end_fill();
+                write.answer();
+            }
+            (Err(e), range) => {
+                if let Some(range) = range {
+                    growing::retire(file, range);
+                }
+                file.data().end_fill();
+                write.fail(e);
+            }
         }
     }
 }
-
-/// A place in the list of writes that is free.
-const NONE: (Offset, Offset) = (0, 0);

@@ -4,10 +4,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::{balloc::Window, ondisk};
+use crate::{balloc::Window, growing::Growing, ondisk};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use kernel::{
-    fs::Offset,
     new_mutex,
     ondisk::Le32,
     prelude::*,
@@ -39,6 +38,8 @@ pub(crate) struct Info {
     pending: AtomicU64,
     /// What was allocated for shared mappings and may not be on the disk yet.
     faulted: AtomicU64,
+    /// How many writes to new blocks go on in the background.
+    fills: AtomicU32,
     /// It was never written: what lies in its place is from another inode.
     fresh: AtomicBool,
     #[pin]
@@ -55,17 +56,6 @@ pub(crate) struct Map {
     pub(crate) next: (u64, u32),
     /// Direct writes that make the file grow.
     pub(crate) growing: Growing,
-}
-
-/// Direct writes behind the end of a file: see [`file`](crate::file).
-#[derive(Default)]
-pub(crate) struct Growing {
-    /// Where those that are under way start and end.
-    pub(crate) flying: KVec<(Offset, Offset)>,
-    /// Where the last of those that are done ends.
-    pub(crate) done: Offset,
-    /// How many there are, those included that are done and wait for the file to grow.
-    pub(crate) writers: usize,
 }
 
 /// Blocks of a file, in one number: the first, and the one behind the last.
@@ -111,6 +101,7 @@ impl Info {
             last_room: AtomicU32::new(0),
             pending: AtomicU64::new(0),
             faulted: AtomicU64::new(0),
+            fills: AtomicU32::new(0),
             fresh: AtomicBool::new(false),
             map <- new_mutex!(
                 Map {
@@ -260,6 +251,22 @@ impl Info {
             self.set_block(0, 0);
             self.set_block(1, minor & 0xff | major << 8 | (minor & !0xff) << 12);
         }
+    }
+
+    /// Whether writes to new blocks go on in the background. None begins while the inode is locked
+    /// exclusively.
+    pub(crate) fn has_fills(&self) -> bool {
+        self.fills.load(Ordering::Acquire) > 0
+    }
+
+    /// A write to new blocks may go on in the background from now on.
+    pub(crate) fn begin_fill(&self) {
+        self.fills.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A write to new blocks is done: who sees that sees its blocks and the size as well.
+    pub(crate) fn end_fill(&self) {
+        self.fills.fetch_sub(1, Ordering::Release);
     }
 
     /// What was allocated in holes and is not filled yet.

@@ -15,6 +15,7 @@
 
 use crate::{
     balloc::{self, Extent},
+    growing::Reserved,
     indirect::{self, Run},
     info::Blocks,
     Rext2,
@@ -291,18 +292,28 @@ impl iomap::Fault for SharedMapping {
     }
 }
 
+/// Blocks of a file that belong to nobody yet: the first in the file, and where they lie.
+type Extents = KVec<(u64, Extent)>;
+
 /// Blocks that a direct write has allocated and that are not part of the file yet. They are freed
 /// unless they are published.
 pub(crate) struct Unpublished<'a> {
     file: &'a INode<Rext2>,
-    extents: KVec<(u64, Extent)>,
+    extents: Extents,
+}
+
+/// What a direct write in the background keeps until it is done.
+pub(crate) struct Background {
+    extents: Extents,
+    /// Where it makes the file grow.
+    pub(crate) range: Option<Reserved>,
 }
 
 impl<'a> Unpublished<'a> {
     pub(crate) fn new(file: &'a INode<Rext2>) -> Self {
         Self {
             file,
-            extents: KVec::new(),
+            extents: Extents::new(),
         }
     }
 
@@ -353,26 +364,56 @@ impl iomap::Fill for Unpublished<'_> {
     type FileSystem = Rext2;
 
     fn map(&mut self, file: &INode<Rext2>, pos: Offset, len: u64) -> Result<Mapping> {
-        let req = Request::new(file, pos, len)?;
-        // The rest of what was allocated last.
-        if let Some(&(block, extent)) = self.extents.last() {
-            let end = block + u64::from(extent.len);
-            if (block..end).contains(&req.first) {
-                let skip = (req.first - block) as u32;
-                return Ok(req.mapped(extent.start + skip, extent.len - skip, false));
-            }
-        }
-        let hole = match req.find(file)? {
-            Some(Run::Data(block, blocks)) => return Ok(req.mapped(block, blocks, false)),
-            Some(Run::Hole(blocks)) => blocks.min(req.count),
-            None => return Err(EFBIG),
-        };
-        self.extents.reserve(1, GFP_KERNEL)?;
-        let extent = {
-            let mut map = file.data().map();
-            indirect::alloc(file, &mut map, req.first, hole)?
-        };
-        self.extents.push((req.first, extent), GFP_KERNEL)?;
-        Ok(req.mapped(extent.start, extent.len, false))
+        fill(&mut self.extents, file, pos, len)
     }
+}
+
+impl Background {
+    pub(crate) fn new(range: Option<Reserved>) -> Self {
+        Self {
+            extents: Extents::new(),
+            range,
+        }
+    }
+
+    /// Hands over the blocks, which are of this file.
+    pub(crate) fn into_blocks(self, file: &INode<Rext2>) -> Unpublished<'_> {
+        Unpublished {
+            file,
+            extents: self.extents,
+        }
+    }
+}
+
+impl iomap::Fill for Background {
+    type FileSystem = Rext2;
+
+    fn map(&mut self, file: &INode<Rext2>, pos: Offset, len: u64) -> Result<Mapping> {
+        fill(&mut self.extents, file, pos, len)
+    }
+}
+
+/// Finds or allocates where a direct write goes.
+fn fill(extents: &mut Extents, file: &INode<Rext2>, pos: Offset, len: u64) -> Result<Mapping> {
+    let req = Request::new(file, pos, len)?;
+    // The rest of what was allocated last.
+    if let Some(&(block, extent)) = extents.last() {
+        let end = block + u64::from(extent.len);
+        if (block..end).contains(&req.first) {
+            let skip = (req.first - block) as u32;
+            return Ok(req.mapped(extent.start + skip, extent.len - skip, false));
+        }
+    }
+    let hole = match req.find(file)? {
+        Some(Run::Data(block, blocks)) => return Ok(req.mapped(block, blocks, false)),
+        Some(Run::Hole(blocks)) => blocks.min(req.count),
+        None => return Err(EFBIG),
+    };
+    extents.reserve(1, GFP_KERNEL)?;
+    let extent = {
+        let mut map = file.data().map();
+        indirect::alloc(file, &mut map, req.first, hole)?
+    };
+    extents.push((req.first, extent), GFP_KERNEL)?;
+    Ok(req.mapped(extent.start, extent.len, false))
 }

@@ -12,6 +12,7 @@
 //! | [`group`] | what is free in each group |
 //! | [`options`] | mount options |
 //! | [`balloc`], [`ialloc`] | which blocks and inodes are in use |
+//! | [`growing`] | direct writes behind the end of a file |
 //! | [`held`] | blocks that are free, but that nobody may get before the next sync |
 //! | [`inode`] | from an inode number to an inode |
 //! | [`info`] | what is kept in memory for an inode |
@@ -80,6 +81,7 @@ mod file;
 mod free;
 mod geometry;
 mod group;
+mod growing;
 mod held;
 mod ialloc;
 mod indirect;

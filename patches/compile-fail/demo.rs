@@ -14,8 +14,8 @@ use kernel::{
         dentry::{Created, Negative, Opened, Positive, Spliced, Tmpfile, Unhashed},
         dir::{self, Emitter, FileType, NewName, Rename},
         export,
-        file::{self, ExclCheck, ExclSubmit, ReadDone, ReadReq, SharedCheck, SharedSubmit},
-        file::{WriteDone, WriteReq},
+        file::{self, BackgroundSubmit, ExclCheck, ExclSubmit, FillSubmit, Landed, Landing},
+        file::{ReadDone, ReadReq, SharedCheck, SharedSubmit, WriteDone, WriteReq},
         fileattr,
         inode::{Attributes, Flags, FreshINode, Iget, Ready, Special},
         iomap::{self, Kind, Mapping},
@@ -329,6 +329,30 @@ impl iomap::Lookup for Look {
     }
 }
 
+/// Overwrites in the background.
+pub struct Later;
+
+impl iomap::Fill for Later {
+    type FileSystem = Demo;
+
+    fn map(&mut self, file: &INode<Demo>, pos: Offset, len: u64) -> Result<Mapping> {
+        <Over as iomap::Overwrite>::map(file, pos, len)
+    }
+}
+
+impl Landing for Later {
+    fn landed(self, _file: &INode<Demo>, write: Landed<Demo>) {
+        match write.range() {
+            Ok((_start, end)) => {
+                write.invalidate();
+                write.grow_size(end);
+                write.answer();
+            }
+            Err(e) => write.fail(e),
+        }
+    }
+}
+
 /// Overwrites.
 pub struct Over;
 
@@ -394,7 +418,14 @@ impl file::Operations for Demo {
             req = match req.lock_shared()?.check()? {
                 SharedCheck::Done(done) => return Ok(done),
                 SharedCheck::NeedsExcl(req) => req,
-                SharedCheck::Extend(fill) => fill.needs_excl(),
+                SharedCheck::Extend(fill) => match fill.submit_background(Later) {
+                    BackgroundSubmit::Queued(done) => return Ok(done),
+                    BackgroundSubmit::Here(submitted, _later) => match submitted? {
+                        FillSubmit::Filled(filled) => return filled.done(),
+                        FillSubmit::NeedsExcl(req) => req,
+                        FillSubmit::Done(done) => return Ok(done),
+                    },
+                },
                 SharedCheck::Overwrite(write) => match write.submit::<Over>()? {
                     SharedSubmit::Done(done) => return Ok(done),
                     SharedSubmit::Hole(fill) => fill.needs_excl(),

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Suite `dio`: direct writes by many at once, on a device that takes 5 ms or more
-//! for each request, so that it shows whether they wait for one another.
+//! Suites `dio` and `parallel`: direct writes by many at once, on a device that takes
+//! 5 ms or more for each request, so that it shows whether they wait for one another.
 //!
-//! `times-*`: N writers, each with the same number of blocks of its own, take as
-//! long as one (within `tolerance=`, 15 % by default), for overwriting and for
-//! extending, by threads, AIO and io_uring. C ext2 takes N times as long; its
-//! cases are expected differences. `contents-*`: what readers see meanwhile, and
-//! what a failing writer does to the others.
+//! `dio`: what readers see meanwhile, what a failing writer does to the others, and
+//! how such writes get along with truncation and the page cache. `parallel`: N
+//! writers, each with the same number of blocks of its own, take as long as one
+//! (within `tolerance=`, 15 % by default), for overwriting and for extending, by
+//! threads, AIO and io_uring. C ext2 takes N times as long; its cases are expected
+//! differences. It measures times, which a busy machine spoils.
 
 mod contents;
 mod device;
@@ -42,24 +43,27 @@ const LARGE: Recipe = Recipe {
 /// A file system that is quickly filled.
 const SMALL: Recipe = Recipe { mib: 48, ..LARGE };
 
-/// All cases, for the smallest and the usual block size.
+/// What readers and others see.
 pub fn groups(_: &Job) -> Result<Vec<Group>> {
-    let mut groups = Vec::new();
-    for (topic, tests, recipe) in [
-        ("times", times::TESTS, &LARGE),
-        ("contents", contents::TESTS, &SMALL),
-    ] {
-        for layout in LAYOUTS.iter().filter(|layout| layout.block != 2048) {
-            groups.push(Group {
-                name: format!("{topic}-{}", layout.name),
-                cases: tests
-                    .iter()
-                    .map(|test| case(test, layout, recipe))
-                    .collect(),
-            });
-        }
-    }
-    Ok(groups)
+    Ok(all("contents", contents::TESTS, &SMALL))
+}
+
+/// How long it takes.
+pub fn times(_: &Job) -> Result<Vec<Group>> {
+    Ok(all("times", times::TESTS, &LARGE))
+}
+
+/// The cases of a topic, for the smallest and the usual block size.
+fn all(topic: &str, tests: &'static [Test], recipe: &'static Recipe) -> Vec<Group> {
+    let layouts = LAYOUTS.iter().filter(|layout| layout.block != 2048);
+    let group = |layout: &'static Layout| Group {
+        name: format!("{topic}-{}", layout.name),
+        cases: tests
+            .iter()
+            .map(|test| case(test, layout, recipe))
+            .collect(),
+    };
+    layouts.map(group).collect()
 }
 
 fn case(test: &'static Test, layout: &'static Layout, recipe: &'static Recipe) -> Case {

@@ -15,6 +15,7 @@ pub fn groups(job: &Job) -> Result<Vec<Group>> {
         "images" => images::groups(job),
         "fs" => fs::groups(job),
         "dio" => dio::groups(job),
+        "parallel" => dio::times(job),
         "crash" => crash::groups(job),
         "fuzz" => fuzz::groups(job),
         "uncached" => uncached::groups(job),

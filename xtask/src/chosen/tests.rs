@@ -122,7 +122,7 @@ fn a_value_that_nothing_knows_is_refused_before_a_guest_starts() {
     }
     refused("--mutants", Exit::Usage, &["needs the name of a suite"]);
     refused(
-        "dio --flavor debug",
+        "parallel --flavor debug",
         Exit::NothingRan,
         &["does not run on flavor debug"],
     );

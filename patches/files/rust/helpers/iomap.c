@@ -35,6 +35,22 @@ ssize_t rust_helper_fs_iomap_dio_rw(struct kiocb *iocb, struct iov_iter *iter,
 	return iomap_dio_rw(iocb, iter, ops, dops, flags, private, 0);
 }
 
+void rust_helper_kiocb_clone(struct kiocb *to, struct kiocb *from,
+			     struct file *file)
+{
+	kiocb_clone(to, from, file);
+}
+
+void rust_helper_inode_dio_begin(struct inode *inode)
+{
+	inode_dio_begin(inode);
+}
+
+void rust_helper_inode_dio_end(struct inode *inode)
+{
+	inode_dio_end(inode);
+}
+
 /* What the caller of iomap_dio_rw() has given, in iomap_begin(). */
 void *rust_helper_fs_iomap_private(struct iomap *iomap)
 {

@@ -49,8 +49,23 @@ pub const TESTS: &[Test] = &[
         failed_extension(env, device, Engine::Uring)
     }),
     test("full-device-by-threads", full_device),
-    test("overwrites-while-truncated", overwrites_while_truncated),
+    test("overwrites-while-truncated-by-threads", |env, device| {
+        overwrites_while_truncated(env, device, Engine::Threads)
+    }),
+    test("overwrites-while-truncated-by-aio", |env, device| {
+        overwrites_while_truncated(env, device, Engine::Aio)
+    }),
+    test("overwrites-while-truncated-by-io-uring", |env, device| {
+        overwrites_while_truncated(env, device, Engine::Uring)
+    }),
     test("direct-and-buffered-writers", direct_and_buffered_writers),
+    test("extending-aio-and-buffered-writers", |env, device| {
+        extending_and_buffered_writers(env, device, Engine::Aio)
+    }),
+    test("extending-io-uring-and-buffered-writers", |env, device| {
+        extending_and_buffered_writers(env, device, Engine::Uring)
+    }),
+    test("quick-appends-by-threads", quick_appends),
 ];
 
 /// Time for a write: enough for others to come between, and for dm-delay to wait
@@ -366,8 +381,9 @@ fn full_device(env: &mut Env, _: &Device) -> Result<()> {
 }
 
 /// A direct overwrite must look at the size again once it has the lock: no
-/// block is left behind the end, none is written that was freed.
-fn overwrites_while_truncated(env: &mut Env, device: &Device) -> Result<()> {
+/// block is left behind the end, none is written that was freed. What goes on
+/// without the lock is waited for.
+fn overwrites_while_truncated(env: &mut Env, device: &Device, engine: Engine) -> Result<()> {
     let file = env.create("file")?;
     put(&file, 1, 0..LOAD.end())?;
     fsync(&file).context("fsync")?;
@@ -383,7 +399,7 @@ fn overwrites_while_truncated(env: &mut Env, device: &Device) -> Result<()> {
             Ok(())
         });
         let outcome = (0..2).try_for_each(|_| {
-            engine::run(env, Engine::Threads, "file", &LOAD)?
+            engine::run(env, engine, "file", &LOAD)?
                 .all_done(&LOAD)
                 .map(|_| ())
         });
@@ -446,4 +462,53 @@ fn direct_and_buffered_writers(env: &mut Env, device: &Device) -> Result<()> {
     let file = env.open("file", OFlags::RDONLY)?;
     holds(&file, LOAD.id, 0..LOAD.end())?;
     holds(&file, 1, LOAD.end()..2 * LOAD.end())
+}
+
+/// Direct writes make the file grow without holding the lock, while others
+/// write the same to the page cache, in front of its end and behind it.
+fn extending_and_buffered_writers(env: &mut Env, device: &Device, engine: Engine) -> Result<()> {
+    let cached = env.create("file")?;
+    let done = AtomicBool::new(false);
+    let write = || {
+        thread::scope(|scope| -> Result<()> {
+            let other = scope.spawn(|| -> Result<()> {
+                let mut random = fastrand::Rng::with_seed(5);
+                while !done.load(Ordering::Relaxed) {
+                    // Words stay whole: the readers look at those.
+                    let pos = 8 * random.u64(0..LOAD.end() / 8 - 1);
+                    let end = (pos + 8 * random.u64(1..1100)).min(LOAD.end());
+                    put(&cached, LOAD.id, pos..end)?;
+                    thread::sleep(Duration::from_millis(20));
+                }
+                Ok(())
+            });
+            let outcome =
+                engine::run(env, engine, "file", &LOAD).and_then(|outcome| outcome.all_done(&LOAD));
+            done.store(true, Ordering::Relaxed);
+            other.join().expect("it reports by its result")?;
+            outcome.map(|_| ())
+        })
+    };
+    let check = |pos: u64, bytes: &[u8]| stamped(LOAD.id, pos, bytes);
+    watched(env, device, check, write)?;
+    kernel::drop_caches()?;
+    size(&cached, LOAD.end())?;
+    holds(&cached, LOAD.id, 0..LOAD.end())
+}
+
+/// Appends that get in each other's way as often as they can: each has a place
+/// of its own.
+fn quick_appends(env: &mut Env, _: &Device) -> Result<()> {
+    let load = Load {
+        writers: 16,
+        count: 64,
+        ..LOAD
+    };
+    for _ in 0..8 {
+        drop(env.create("file")?);
+        times::append(env, &load)?;
+        judge_records(env, &load)?;
+        unlink(env.at("file")).context("unlink")?;
+    }
+    Ok(())
 }

@@ -24,7 +24,7 @@
 //! again.
 //!
 //! An IO that goes on in the background has consumed its request: who completes it may free it. The
-//! request then has been answered, whatever the file system returns.
+//! request then has been answered, whatever the file system returns. A [`Fill`] comes back as [`Landed`].
 
 use super::{
     acl, aops, compat, fileattr, inode,
@@ -44,8 +44,10 @@ use core::{
     ptr::{self, NonNull},
 };
 
+mod background;
 mod write;
 
+pub use background::{BackgroundSubmit, Landed, Landing};
 pub use write::{
     ExclCheck, ExclSubmit, ExclWrite, Fill, FillSubmit, Filled, Locked, Overwrite, SharedCheck,
     SharedSubmit, WriteDone, WriteReq,
@@ -181,16 +183,26 @@ impl<'k, T: FileSystem> Request<'k, T> {
         flags: u32,
         private: *mut c_void,
     ) -> Result<usize> {
-        // SAFETY: The arguments are valid and ours, by the type invariant.
+        // SAFETY: By the safety requirements and the type invariant.
+        unsafe { self.direct_as(self.iocb.as_ptr(), ops, flags, private) }
+    }
+
+    /// Does what [`direct`](Self::direct) does, with `iocb` in the place of our request.
+    ///
+    /// # Safety
+    ///
+    /// As for `direct`; `iocb` is ours or a clone of it that belongs to the caller, and stays valid
+    /// while the IO is in flight.
+    unsafe fn direct_as(
+        &self,
+        iocb: *mut bindings::kiocb,
+        ops: &'static bindings::iomap_ops,
+        flags: u32,
+        private: *mut c_void,
+    ) -> Result<usize> {
+        // SAFETY: The arguments are valid, by the safety requirements and the type invariant.
         let ret = unsafe {
-            bindings::fs_iomap_dio_rw(
-                self.iocb.as_ptr(),
-                self.iter.as_ptr(),
-                ops,
-                ptr::null(),
-                flags,
-                private,
-            )
+            bindings::fs_iomap_dio_rw(iocb, self.iter.as_ptr(), ops, ptr::null(), flags, private)
         };
         if ret == -(bindings::EIOCBQUEUED as isize) {
             // INVARIANT: The IO has taken the request over.

@@ -18,9 +18,9 @@ use core::{marker::PhantomData, ptr};
 
 /// A write that has neither a lock nor been checked.
 pub struct WriteReq<'k, T: FileSystem> {
-    req: Request<'k, T>,
+    pub(super) req: Request<'k, T>,
     /// What has been written already.
-    count: usize,
+    pub(super) count: usize,
 }
 
 /// Proof that a write was answered, by a number of bytes or by IO in the background.
@@ -30,7 +30,7 @@ pub struct WriteDone<'k> {
 }
 
 impl WriteDone<'_> {
-    fn new(count: usize) -> Self {
+    pub(super) fn new(count: usize) -> Self {
         Self {
             count,
             _brand: PhantomData,
@@ -42,14 +42,14 @@ impl WriteDone<'_> {
 pub struct Locked<'k, T: FileSystem, M: Mode> {
     // Dropped first: the request of `Shared` is handed back without the lock.
     guard: Guard<'k, T, M>,
-    write: WriteReq<'k, T>,
+    pub(super) write: WriteReq<'k, T>,
 }
 
 /// A direct write below the size of the file, with the shared lock.
 pub struct Overwrite<'k, T: FileSystem>(Locked<'k, T, Shared>);
 
 /// A direct write of whole blocks that needs blocks or changes the size, with the shared lock.
-pub struct Fill<'k, T: FileSystem>(Locked<'k, T, Shared>);
+pub struct Fill<'k, T: FileSystem>(pub(super) Locked<'k, T, Shared>);
 
 /// A write of the kind of [`Fill`] whose data is on the device. The lock is still held.
 pub struct Filled<'k, T: FileSystem> {
@@ -150,7 +150,7 @@ impl<'k, T: FileSystem> WriteReq<'k, T> {
 
     /// Answers with what was written, `more` bytes besides that of earlier steps; an error counts
     /// only if there is nothing.
-    fn answer(self, more: Result<usize>) -> Result<WriteDone<'k>> {
+    pub(super) fn answer(self, more: Result<usize>) -> Result<WriteDone<'k>> {
         match more {
             Ok(more) => Ok(WriteDone::new(self.count + more)),
             Err(_) if self.count > 0 => Ok(WriteDone::new(self.count)),
@@ -203,7 +203,10 @@ impl<'k, T: FileSystem> Locked<'k, T, Shared> {
         if (start | end) & in_block != 0 || !nosec {
             return Ok(SharedCheck::NeedsExcl(self.write));
         }
-        if end <= size {
+        // An append was put where the file ended a moment ago. It goes to where it ends, even if that has
+        // grown past it since.
+        let append = self.write.req.has_flag(bindings::IOCB_APPEND);
+        if end <= size && !append {
             self.modified()?;
             return Ok(SharedCheck::Overwrite(Overwrite(self)));
         }
@@ -216,9 +219,40 @@ impl<'k, T: FileSystem> Locked<'k, T, Shared> {
         self.modified()?;
         Ok(SharedCheck::Extend(Fill(self)))
     }
+
+    /// What became of a write from `start` on to blocks that may be new, of which iomap says `ret`.
+    pub(super) fn submitted(self, ret: Result<usize>, start: Offset) -> Result<FillSubmit<'k, T>> {
+        match ret {
+            Ok(0) => Ok(FillSubmit::NeedsExcl(self.write)),
+            Ok(written) => Ok(FillSubmit::Filled(Filled {
+                locked: self,
+                start,
+                written,
+            })),
+            Err(e) => self.write.answer(Err(e)).map(FillSubmit::Done),
+        }
+    }
 }
 
 impl<'k, T: FileSystem> Locked<'k, T, Excl> {
+    /// The file.
+    pub fn inode(&self) -> &'k INode<T> {
+        self.write.req.inode
+    }
+
+    /// Waits for direct IO that is in flight: for writes that complete in the background, above all.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if the caller does not wait.
+    pub fn drain_dio(&self) -> Result {
+        if self.write.req.is_nowait() {
+            return Err(EAGAIN);
+        }
+        self.guard.held().drain_dio();
+        Ok(())
+    }
+
     /// Checks the write and prepares the inode for it.
     ///
     /// # Errors
@@ -343,15 +377,7 @@ impl<'k, T: FileSystem> Fill<'k, T> {
                 ptr::from_mut(to).cast(),
             )
         };
-        match ret {
-            Ok(0) => Ok(FillSubmit::NeedsExcl(locked.write)),
-            Ok(written) => Ok(FillSubmit::Filled(Filled {
-                locked,
-                start,
-                written,
-            })),
-            Err(e) => locked.write.answer(Err(e)).map(FillSubmit::Done),
-        }
+        locked.submitted(ret, start)
     }
 }
 

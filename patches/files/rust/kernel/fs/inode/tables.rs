@@ -157,6 +157,9 @@ impl<T: FileSystem> Tables<T> {
     ///
     /// Called by the VFS as the last use of an inode of type `T` but for `free_inode`.
     pub(in crate::fs) unsafe extern "C" fn evict_inode(inode: *mut bindings::inode) {
+        // The completion of the last write may be at its end, behind the answer.
+        // SAFETY: The inode is valid.
+        unsafe { bindings::inode_dio_wait(inode) };
         // SAFETY: The inode is valid, and so is its mapping.
         unsafe { bindings::truncate_inode_pages_final(ptr::addr_of_mut!((*inode).i_data)) };
         if T::HAS_EVICT {
