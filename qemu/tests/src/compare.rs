@@ -23,6 +23,7 @@ use anyhow::{Context, Result};
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, open, seek};
 use rustix::io::{Errno, pread};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -51,7 +52,7 @@ struct Record {
     checksum: u32,
 }
 
-type Records = BTreeMap<PathBuf, Record>;
+type Records = BTreeMap<OsString, Record>;
 
 /// Compares the drivers on the disk with serial `disk` or the device `device`;
 /// whether they agree.
@@ -109,13 +110,13 @@ fn records(device: &Path, fs: &str, like: Option<&Records>) -> Result<(Records, 
         .context("cannot statfs")?
         .f_bsize as u64;
     let found: Vec<_> = walk::tree(mount.path())?.into_iter().collect();
-    let one = |(path, found): &(PathBuf, Found), buffer: &mut [u8]| -> Result<Record> {
+    let one = |(path, found): &(OsString, Found), buffer: &mut [u8]| -> Result<Record> {
         let full = mount.join(path);
         let mut record = describe(&full, found)?;
         if found.meta.is_file() {
             let known = like.and_then(|like| like.get(path));
             read(&full, found, block, known, &mut record, buffer)
-                .context(format!("{fs}: {}", path.display()))?;
+                .with_context(|| format!("{fs}: {}", path.display()))?;
         }
         Ok(record)
     };
@@ -123,7 +124,7 @@ fn records(device: &Path, fs: &str, like: Option<&Records>) -> Result<(Records, 
         let jobs: Vec<_> = found
             .chunks(found.len().div_ceil(READERS))
             .map(|part| {
-                scope.spawn(|| -> Result<Vec<(PathBuf, Record)>> {
+                scope.spawn(|| -> Result<Vec<(OsString, Record)>> {
                     let mut buffer = vec![0; STEP];
                     let all = part.iter();
                     all.map(|found| Ok((found.0.clone(), one(found, &mut buffer)?)))

@@ -6,10 +6,11 @@ use anyhow::{Context, Result};
 use rustix::fs::{FileType, Mode, OFlags, RawDir, open};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 /// One directory entry as the kernel hands it out.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -70,13 +71,17 @@ pub struct Found {
     pub meta: Metadata,
 }
 
+/// What is below a folder by its path, which is a string because paths are compared part by part: for
+/// thousands of them that takes most of the time here.
+pub type Tree = BTreeMap<OsString, Found>;
+
 /// Everything below `root`, `root` itself as the empty path.
-pub fn tree(root: &Path) -> Result<BTreeMap<PathBuf, Found>> {
-    let mut found = BTreeMap::new();
+pub fn tree(root: &Path) -> Result<Tree> {
+    let mut found = Tree::new();
     let meta = fs::symlink_metadata(root).context(format!("cannot stat {}", root.display()))?;
     let listed = FileType::Directory;
-    found.insert(PathBuf::new(), Found { listed, meta });
-    let mut open = vec![PathBuf::new()];
+    found.insert(OsString::new(), Found { listed, meta });
+    let mut open = vec![OsString::new()];
     while let Some(folder) = open.pop() {
         let path = root.join(&folder);
         let list = entries(&path, 32 << 10).context(format!("cannot list {}", path.display()))?;
@@ -84,10 +89,10 @@ pub fn tree(root: &Path) -> Result<BTreeMap<PathBuf, Found>> {
             if entry.name == b"." || entry.name == b".." {
                 continue;
             }
-            let inner = folder.join(std::ffi::OsStr::from_bytes(&entry.name));
-            let path = root.join(&inner);
+            let path = path.join(OsStr::from_bytes(&entry.name));
             let meta = fs::symlink_metadata(&path)
-                .context(format!("cannot stat {}, a listed name", path.display()))?;
+                .with_context(|| format!("cannot stat {}, a listed name", path.display()))?;
+            let inner = joined(&folder, entry.name);
             if meta.is_dir() {
                 open.push(inner.clone());
             }
@@ -96,6 +101,14 @@ pub fn tree(root: &Path) -> Result<BTreeMap<PathBuf, Found>> {
         }
     }
     Ok(found)
+}
+
+/// The path of a name in a folder, which has none if it is the root.
+fn joined(folder: &OsStr, name: Vec<u8>) -> OsString {
+    if folder.is_empty() {
+        return OsString::from_vec(name);
+    }
+    OsString::from_vec([folder.as_bytes(), b"/", &name].concat())
 }
 
 /// A buffer whose start is aligned for direct reads.
@@ -138,7 +151,7 @@ mod tests {
         assert!(
             tree(&folder)
                 .unwrap()
-                .contains_key(Path::new("images/probe.rs"))
+                .contains_key(OsStr::new("images/probe.rs"))
         );
     }
 

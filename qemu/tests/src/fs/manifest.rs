@@ -8,10 +8,11 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::{Mode, OFlags, lgetxattr, llistxattr, open};
 use rustix::io::{Errno, pread};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Of larger files, this much at both ends and in the middle is read.
 const WHOLE: u64 = 48 << 20;
@@ -21,7 +22,7 @@ const STEP: usize = 256 << 10;
 const ATTRIBUTES: usize = 64 << 10;
 
 /// A line for each name.
-pub struct Manifest(BTreeMap<PathBuf, String>);
+pub struct Manifest(BTreeMap<OsString, String>);
 
 impl Manifest {
     /// Of everything below a folder.

@@ -9,6 +9,7 @@ use crate::walk::{self, Found};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{FileType, Mode, OFlags, open};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub fn names(job: &Job, layout: &Layout) -> Result<()> {
         let mut found = walk::tree(mount.path())?;
         let mut faults = Vec::new();
         for entry in &entries {
-            match found.remove(Path::new(&entry.path)) {
+            match found.remove(OsStr::new(&entry.path)) {
                 None => faults.push(format!("{}: not listed", entry.path)),
                 Some(found) => {
                     let wanted = wanted(job, layout, entry, &entries);
@@ -31,10 +32,10 @@ pub fn names(job: &Job, layout: &Layout) -> Result<()> {
                 }
             }
         }
-        let strange = found.keys().filter(|path| {
-            let known = ["", "lost+found"];
-            !known.iter().any(|known| path.as_path() == Path::new(known))
-        });
+        let known = ["", "lost+found"].map(OsStr::new);
+        let strange = found
+            .keys()
+            .filter(|path| !known.contains(&path.as_os_str()));
         faults.extend(strange.map(|path| format!("{}: not in the tree", path.display())));
         judge(faults)
     })

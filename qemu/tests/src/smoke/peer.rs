@@ -11,8 +11,8 @@ use crate::walk;
 use anyhow::{Context, Result, ensure};
 use rustix::fs::statfs;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 
 /// Names, inodes, all of stat, the order and the types of lists, statfs.
 pub fn same_as_c(job: &Job, layout: &Layout) -> Result<()> {
@@ -45,7 +45,7 @@ pub fn same_as_c(job: &Job, layout: &Layout) -> Result<()> {
 }
 
 /// One line for each name; the file system's own line has no name.
-fn snapshot(mount: &Mount) -> Result<BTreeMap<PathBuf, String>> {
+fn snapshot(mount: &Mount) -> Result<BTreeMap<OsString, String>> {
     let mut lines = BTreeMap::new();
     for (path, found) in walk::tree(mount.path())? {
         let meta = &found.meta;
