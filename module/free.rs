@@ -155,25 +155,35 @@ impl Tree {
             unlink().and_then(|()| self.free_below(range, freed))
         } else {
             self.free_below(range, freed).and_then(|empty| {
-                if empty {
+                if empty.is_some() {
                     unlink()?;
                 }
                 Ok(empty)
             })
         };
         match not_needed {
-            Ok(true) => freed.add_indirect(self.block),
-            Ok(false) => {}
+            Ok(Some(buffer)) => {
+                // Not before the pointer to it is gone: until then, a sync has to write what leads no
+                // more to blocks that it lets others have. Whoever gets here once more, by a damaged
+                // tree, finds it empty.
+                buffer.forget();
+                freed.add_indirect(self.block);
+            }
+            Ok(None) => {}
             Err(e) => freed.result = Err(e),
         }
     }
 
-    /// Frees what lies below. Returns whether the block is not needed any more.
+    /// Frees what lies below. Returns the block if it is not needed any more.
     ///
     /// # Errors
     ///
     /// `EIO` or `EUCLEAN` if the block itself is damaged.
-    fn free_below(&self, range: Range<u64>, freed: &mut Freed<'_>) -> Result<bool> {
+    fn free_below<'a>(
+        &self,
+        range: Range<u64>,
+        freed: &mut Freed<'a>,
+    ) -> Result<Option<BufHead<'a>>> {
         let file = freed.file;
         check(file, self.block)?;
         let buffer = file.sb().bread(self.block.into())?;
@@ -208,15 +218,11 @@ impl Tree {
             }
             false
         };
-        if whole || is_empty(&buffer, self.bits) {
-            // Whoever gets here once more, by a damaged tree, finds it empty.
-            buffer.forget();
-            return Ok(true);
-        }
-        if changed {
+        if changed && !whole {
             buffer.mark_dirty_inode(file);
         }
-        Ok(false)
+        let needed = !whole && !is_empty(&buffer, self.bits);
+        Ok((!needed).then_some(buffer))
     }
 }
 

@@ -188,6 +188,17 @@ impl Growing {
         Some(write)
     }
 
+    /// Nothing is under way: the file is locked exclusively, and direct IO was waited for. Who has
+    /// failed, and has not said so yet, does not matter for where the file ends any more.
+    pub(crate) fn forget(&mut self) {
+        for place in &mut self.writes {
+            if let Place::Flying(..) = place {
+                *place = Place::Free;
+            }
+        }
+        self.done = 0;
+    }
+
     /// A writer has its answer. As long as one waits, the size may be less than what is done, and
     /// the next append goes behind that.
     fn leave(&mut self) {

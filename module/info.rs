@@ -46,6 +46,8 @@ pub(crate) struct Info {
     map: Mutex<Map>,
     #[pin]
     xattr: Mutex<()>,
+    #[pin]
+    place: Mutex<()>,
 }
 
 /// What changes with the block map.
@@ -112,6 +114,7 @@ impl Info {
                 "rext2_map"
             ),
             xattr <- new_mutex!((), "rext2_xattr"),
+            place <- new_mutex!((), "rext2_place"),
         }? Error)
     }
 
@@ -123,6 +126,11 @@ impl Info {
     /// Keeps others from changing the attributes.
     pub(crate) fn xattr_lock(&self) -> Guard<'_, (), MutexBackend> {
         self.xattr.lock()
+    }
+
+    /// Keeps others from writing the inode to its place.
+    pub(crate) fn place_lock(&self) -> Guard<'_, (), MutexBackend> {
+        self.place.lock()
     }
 
     /// The block of a directory in which a name was found last: a hint, nothing more.

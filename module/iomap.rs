@@ -42,6 +42,7 @@ impl aops::Operations for PageCache {
     type Writeback = Read;
 
     fn free_blocks(file: Held<'_, Rext2, Excl>, start: Offset, end: Offset) -> Result {
+        file.data().map().growing.forget();
         let bits = file.sb().data().geometry.block_bits;
         let block_size = 1u64 << bits;
         let first = (start as u64 + block_size - 1) >> bits;
@@ -303,6 +304,9 @@ pub(crate) struct Unpublished<'a> {
 }
 
 /// What a direct write in the background keeps until it is done.
+///
+/// What it allocates when it is done, the few blocks that lead to its data, comes out of the reserve if
+/// nothing else is left: the task that does it is the kernel's.
 pub(crate) struct Background {
     extents: Extents,
     /// Where it makes the file grow.

@@ -34,6 +34,8 @@ pub(crate) fn write(inode: &INode<Rext2>, wait: bool) -> Result {
     let ino = u32::try_from(inode.ino())?;
     let (block, offset) = inode::location(mount, ino)?;
     let buffer = sb.bread(block)?;
+    // What is newer has to come later: who has cleared a pointer relies on it.
+    let place = info.place_lock();
     let inode_size = mount.geometry.inode_size as usize;
     let fresh = info.take_fresh();
     if fresh {
@@ -84,6 +86,7 @@ pub(crate) fn write(inode: &INode<Rext2>, wait: bool) -> Result {
     }
 
     buffer.mark_dirty();
+    drop(place);
     if wait {
         buffer.sync()?;
     }

@@ -47,7 +47,8 @@
 //! 1. the lock of the attribute blocks (`Mount::xattrs`);
 //! 2. the map lock of an inode (`Info::map`): its block pointers, its window, and the direct writes
 //!    that make it grow;
-//! 3. the lock of the blocks that are held back (`Mount::held`);
+//! 3. the lock of the place of an inode on the disk (`Info::place`), or that of the blocks that are
+//!    held back (`Mount::held`);
 //! 4. the lock of the windows (`Mount::windows`), or that of a group (`Mount::lock_group`): a bitmap
 //!    and the counts that belong to it. Nobody holds two of them;
 //! 5. the lock of the superblock (`Mount::state`).

@@ -328,6 +328,10 @@ impl<M: Overwrite> OverwriteTable<M> {
                 _ => Err(ENOTBLK),
             }
         };
+        // What leads to the data may be in memory only: a synchronous write has to sync that, too, and
+        // iomap leaves it out where the device writes through.
+        // SAFETY: The mapping belongs to the call.
+        unsafe { (*iomap).flags |= bindings::IOMAP_F_DIRTY as u16 };
         // SAFETY: By the safety requirements.
         unsafe { begin(inode, pos, iomap, overwrite) }
     }

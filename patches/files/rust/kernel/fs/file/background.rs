@@ -90,6 +90,11 @@ impl<'k, T: FileSystem> Fill<'k, T> {
         self,
         to: M,
     ) -> BackgroundSubmit<'k, T, M> {
+        let flags = if self.is_async() {
+            0
+        } else {
+            bindings::IOMAP_DIO_FORCE_WAIT
+        };
         let locked = self.0;
         let req = &locked.write.req;
         let Ok(flight) = KBox::new_uninit(GFP_KERNEL) else {
@@ -119,12 +124,12 @@ impl<'k, T: FileSystem> Fill<'k, T> {
         let start = req.pos();
         // SAFETY: Our request and the iterator are valid, and the lock is held. The table is for files
         // of type `T` and takes an `M`, which it uses only until the call returns or the last bio is
-        // done, before `complete` takes it.
+        // done, before `complete` takes it. A request whose caller waits is not queued, by the flag.
         let ret = unsafe {
             req.direct_as(
                 iocb,
                 iomap::FillTable::<M>::OPS,
-                0,
+                flags,
                 ptr::addr_of_mut!((*flight).fill).cast(),
             )
         };
@@ -239,8 +244,10 @@ impl<T: FileSystem> Drop for Landed<T> {
         };
         let ret = match result {
             Ok(count) => count as crate::ffi::c_long,
-            // Not taken for another IO in the background.
-            Err(e) if e == EIOCBQUEUED => EIO.to_errno() as crate::ffi::c_long,
+            // Not taken for another IO in the background, nor for a reason to submit it again.
+            Err(e) if [EIOCBQUEUED, EAGAIN, EOPNOTSUPP].contains(&e) => {
+                EIO.to_errno() as crate::ffi::c_long
+            }
             Err(e) => e.to_errno() as crate::ffi::c_long,
         };
         // SAFETY: The request and its inode are valid, by the type invariant. The count is given up
