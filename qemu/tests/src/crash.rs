@@ -88,6 +88,9 @@ struct Setup {
     block: u64,
     inode: u64,
     flags: MountFlags,
+    /// Whether the kernel takes the device for one without a cache, which it never flushes: what is
+    /// written is there.
+    through: bool,
     fault: Option<Fault>,
 }
 
@@ -106,17 +109,22 @@ const fn setup(name: &'static str, block: u64, inode: u64, flags: MountFlags) ->
         block,
         inode,
         flags,
+        through: false,
         fault: None,
     }
 }
 
-const SETUPS: [Setup; 8] = [
+const SETUPS: [Setup; 9] = [
     setup("1k", 1024, 128, MountFlags::empty()),
     setup("2k", 2048, 256, MountFlags::empty()),
     setup("4k", 4096, 256, MountFlags::empty()),
     setup("1k-dirsync", 1024, 256, MountFlags::DIRSYNC),
     setup("4k-dirsync", 4096, 128, MountFlags::DIRSYNC),
     setup("2k-sync", 2048, 128, MountFlags::SYNCHRONOUS),
+    Setup {
+        through: true,
+        ..setup("4k-through", 4096, 256, MountFlags::empty())
+    },
     Setup {
         fault: Some(Fault::NoSync),
         ..setup("control-sync", 1024, 256, MountFlags::empty())
@@ -162,8 +170,10 @@ pub fn groups(job: &Job) -> Result<Vec<Group>> {
             let run = move |job: &Job| noticed(job, group, setup, each);
             cases.push(Case::new("broken-promises-are-noticed", run).limit(limit));
         } else {
-            let flushes = move |job: &Job| kept(job, group, setup, Points::Flushes, each);
-            cases.push(Case::new("at-flushes", flushes).limit(limit));
+            if !setup.through {
+                let flushes = move |job: &Job| kept(job, group, setup, Points::Flushes, each);
+                cases.push(Case::new("at-flushes", flushes).limit(limit));
+            }
             let between = move |job: &Job| kept(job, group, setup, Points::Anywhere, each);
             cases.push(Case::new("anywhere", between).limit(limit));
         }
@@ -239,7 +249,10 @@ fn try_points(
         }
         // Each point has dice of its own: others may be left out.
         let mut dice = fastrand::Rng::with_seed(seed ^ (number as u64) << 32);
-        let loss = LOSSES[dice.usize(0..LOSSES.len())];
+        let loss = match setup.through {
+            true => Loss::Nothing,
+            false => LOSSES[dice.usize(0..LOSSES.len())],
+        };
         let image = medium.crash(loss, setup.block as usize, &mut dice);
         let begun = all[number..].iter().find_map(Recorded::mark);
         let state = state(&model, begun, loss)?;

@@ -50,6 +50,7 @@ acts! {
     "tmpfile" tmpfile 3
     "reuse-inode" reuse_inode 3
     "reuse-blocks" reuse_blocks 3
+    "write-again" write_again 4
 }
 
 /// A source of operations.
@@ -427,6 +428,25 @@ impl Chooser {
             write,
             Op::new(Kind::Fsync, at),
         ]);
+    }
+
+    /// A synchronous write finds all blocks there, of which the disk does not know yet.
+    fn write_again(&mut self, model: &Model) {
+        if let Some((at, size)) = self.file(model) {
+            let mut first = Op::new(Kind::WriteDirect, at);
+            first.pos = size.next_multiple_of(ALIGN).min(SIZE);
+            first.len = ALIGN * self.random.u64(1..=4);
+            first.id = self.next_id();
+            let mut second = first;
+            second.id = self.next_id();
+            second.sync = true;
+            self.push([
+                Op::new(Kind::Fsync, at),
+                Op::new(Kind::FsyncDir, at),
+                first,
+                second,
+            ]);
+        }
     }
 }
 

@@ -83,6 +83,7 @@ pub fn run(job: &Job, group: u64, setup: &'static Setup) -> Result<()> {
     let count: usize = job.get_or("ops", 800)?;
     let seed: u64 = job.get_or("seed", 1)?;
     let device = disk::partition(SERIAL, WORK)?.device;
+    let cache = set_cache(setup.through)?;
     let mut marks = Marks::new(group)?;
     marks.put(Op::new(Kind::Begin, Place::default()), 0)?;
     fill(&device)?;
@@ -128,10 +129,25 @@ pub fn run(job: &Job, group: u64, setup: &'static Setup) -> Result<()> {
     for (path, value) in usual {
         fs::write(path, value).context(format!("cannot write {path}"))?;
     }
+    let (path, usual) = cache;
+    fs::write(&path, usual.trim()).context("cannot set a cache back")?;
     // QEMU keeps the count of a log's entries up to date at each flush.
     fsync(&marks.file).context("cannot flush the device")?;
     println!("seed={seed}, {count} operations");
     Ok(())
+}
+
+/// Says whether the device has a cache, as the kernel sees it; where, and what it was.
+fn set_cache(through: bool) -> Result<(PathBuf, String)> {
+    let name = disk::find(SERIAL)?;
+    let path = Path::new("/sys/class/block")
+        .join(name)
+        .join("queue/write_cache");
+    let usual = fs::read_to_string(&path).context("cannot see a cache")?;
+    if through {
+        fs::write(&path, "write through").context("cannot set a cache")?;
+    }
+    Ok((path, usual))
 }
 
 /// Makes writeback eager; what the settings were.
