@@ -13,8 +13,15 @@ use crate::project::Project;
 use crate::suites::{self, Suite, Suites};
 use crate::test;
 
-/// The suites that are meant when none is named.
-const DEFAULT: [&str; 3] = [FIRST, "images", "fs"];
+/// The suites that are meant when none is named, and what of them: of uncached IO, which takes minutes
+/// for each file system, our own.
+const DEFAULT: [(&str, Option<&str>); 5] = [
+    (FIRST, None),
+    ("images", None),
+    ("fs", None),
+    ("dio", None),
+    ("uncached", Some("rext2")),
+];
 /// The one with which go the checks.
 const FIRST: &str = "smoke";
 
@@ -38,7 +45,7 @@ pub struct Chosen {
 pub fn of(project: &Project, suites: &Suites, args: &TestArgs) -> anyhow::Result<Chosen> {
     let mut names = args.suites.clone();
     if names.is_empty() {
-        names.extend(DEFAULT.map(str::to_owned));
+        names.extend(DEFAULT.map(|(name, _)| name.to_owned()));
     }
     for name in names.iter().filter(|name| !is_check(name)) {
         suites::find(suites, name, CHECKS)?;
@@ -62,6 +69,16 @@ pub fn of(project: &Project, suites: &Suites, args: &TestArgs) -> anyhow::Result
     names.retain(|name| !is_check(name));
     filter(project, suites, args, &mut names)?;
     Ok(Chosen { checks, names })
+}
+
+/// What is asked of one of the suites: where none is named, maybe a part of it.
+pub fn of_suite(args: &TestArgs, name: &str) -> TestArgs {
+    let mut args = args.clone();
+    if args.suites.is_empty() && args.filter.is_none() {
+        let part = DEFAULT.iter().find(|(default, _)| *default == name);
+        args.filter = part.and_then(|(_, filter)| filter.map(str::to_owned));
+    }
+    args
 }
 
 fn is_check(name: &str) -> bool {

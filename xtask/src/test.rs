@@ -45,6 +45,7 @@ pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
     }
     for name in &names {
         let suite = suites::find(&suites, name, CHECKS)?;
+        let args = &chosen::of_suite(args, name);
         let again = repeat(project, args, name);
         if args.mutants {
             parts.push(part(&format!("mutants of {name}"), &again, |begin| {

@@ -32,7 +32,10 @@ fn without_names_the_usual_suites_and_all_checks_run() {
     let Chosen { checks, names } = chosen("").unwrap();
     assert_eq!(
         (checks, names),
-        (CHECKS.to_vec(), DEFAULT.map(str::to_owned).to_vec())
+        (
+            CHECKS.to_vec(),
+            DEFAULT.map(|(name, _)| name.to_owned()).to_vec()
+        )
     );
     let Chosen { checks, names } = chosen("style images").unwrap();
     assert_eq!((checks, names), (vec!["style"], vec!["images".to_owned()]));
