@@ -6,8 +6,8 @@
 use anyhow::{Context, Result, bail};
 use rext2_tests::job::Job;
 use rext2_tests::{
-    compare, cost, crash, dio, exercise, fs, fuzz, images, runner, rwf, smoke, stress, timeline,
-    uncached,
+    compare, cost, crash, dio, exercise, fs, fstests, fuzz, images, runner, rwf, smoke, stress,
+    timeline, uncached,
 };
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -44,6 +44,10 @@ fn run() -> Result<ExitCode> {
     if job.suite == "timeline" {
         timeline::run(&job)?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if job.suite == "fstests" {
+        let whole = fstests::run(&job, output()?)?;
+        return Ok(ExitCode::from(u8::from(!whole)));
     }
     if job.suite == "stress-worker" {
         stress::worker(&job)?;
