@@ -39,6 +39,7 @@ pub mod contract;
 pub mod decode;
 pub mod exec;
 pub mod fsck;
+pub mod fstests;
 pub mod guest;
 pub mod guest_tools;
 pub mod host_tests;

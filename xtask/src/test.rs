@@ -16,6 +16,7 @@ use crate::contract;
 use crate::decode;
 use crate::exit::{self, Exit};
 use crate::fetch;
+use crate::fstests;
 use crate::guest::{self, Observer, Plan};
 use crate::guest_tools;
 use crate::host_tests;
@@ -45,6 +46,15 @@ const CHECKS: &[&str] = &["host", "patch-check", "compile-fail", "style", "contr
 
 /// Runs what was asked for, prints the result, gives the exit code.
 pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
+    if args.suites.iter().any(|name| name == fstests::NAME) {
+        if args.suites.len() > 1 {
+            return Err(exit::error(
+                Exit::Usage,
+                "suite fstests has a kernel of its own; run it alone",
+            ));
+        }
+        return fstests::run(project, args);
+    }
     let suites = suites::load(project)?;
     if args.list {
         return list(&suites);
@@ -169,6 +179,7 @@ fn list(suites: &Suites) -> anyhow::Result<Exit> {
     for (name, suite) in suites {
         println!("{name:<10} {}  [{}]", suite.about, suite.flavors.join(", "));
     }
+    println!("{:<10} {}", fstests::NAME, fstests::ABOUT);
     Ok(Exit::Good)
 }
 
@@ -324,6 +335,7 @@ pub fn suite_run(
         limits: Vm::load(project)?.limits(&project.opts, Some(suite.timeout)),
         gdb: false,
         counting: None,
+        memory: None,
         extra: Vec::new(),
     };
     let step = Step::new("test", full_name(project, name));
