@@ -18,7 +18,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount_bind_recursive, mount_change};
 use std::fs;
-use std::io::{PipeReader, Read, Write};
+use std::io::{ErrorKind, PipeReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -116,6 +116,20 @@ fn prepare(job: &Job) -> Result<()> {
     for folder in ["proc", "sys", "dev"] {
         mount_bind_recursive(format!("/{folder}"), format!("{ROOT}/{folder}"))
             .context(format!("cannot show /{folder} to the guest root"))?;
+    }
+    // Shells open /dev/fd/N for a process substitution; no udev makes it here.
+    for (name, target) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "fd/0"),
+        ("stdout", "fd/1"),
+        ("stderr", "fd/2"),
+    ] {
+        match std::os::unix::fs::symlink(target, format!("/dev/{name}")) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(error).context(format!("cannot make /dev/{name}"));
+            }
+            _ => {}
+        }
     }
     mount_tmpfs("tmp")?;
     mount_tmpfs("run")?;
