@@ -99,7 +99,8 @@ pub fn run(job: &Job, out: impl Write) -> Result<bool> {
             println!("=== {test}: processes\n{}", processes()?);
             let reason = format!("timed out after {} s", limit.as_secs());
             show(test);
-            ktap.result(test, &Outcome::TimedOut(reason), "")?;
+            let notes = format!("{} ms", clock.elapsed().as_millis());
+            ktap.result(test, &Outcome::TimedOut(reason), &notes)?;
             return Ok(false);
         }
     }
