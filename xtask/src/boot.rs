@@ -175,6 +175,7 @@ pub fn shell(project: &Project, shell: Shell) -> anyhow::Result<Exit> {
         limits,
         gdb: shell.debugger.is_some(),
         counting: None,
+        memory: None,
         extra: shell.extra,
     };
     let mut observer = Show {

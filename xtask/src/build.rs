@@ -47,7 +47,7 @@ pub fn wanted(project: &Project) -> anyhow::Result<Wanted> {
     let source = fetch::run(project)?;
     let identity = Identity {
         base: project.opts.base.clone(),
-        flavor: project.flavor.name().to_owned(),
+        flavor: project.config_name(),
         version: source.version.clone(),
         source: source.origin.clone(),
         source_key: source.key.clone(),

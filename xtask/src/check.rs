@@ -50,6 +50,7 @@ pub fn run(project: &Project, cli: &Cli) -> anyhow::Result<()> {
         }
         Verb::Test(args) => {
             file("--replay", args.replay.as_deref())?;
+            folder("--fstests", args.fstests.as_deref())?;
             match args.list {
                 true => Ok(()),
                 false => chosen::of(project, &suites::load(project)?, args).map(drop),

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use serde_json::json;
 
 use crate::exit::{self, Exit, WithExit as _};
+use crate::fstests;
 use crate::mutants;
 use crate::opts::{Format, TestArgs};
 use crate::project::Project;
@@ -45,7 +46,21 @@ pub struct Chosen {
 pub fn of(project: &Project, suites: &Suites, args: &TestArgs) -> anyhow::Result<Chosen> {
     let mut names = args.suites.clone();
     if names.is_empty() {
-        names.extend(DEFAULT.map(|(name, _)| name.to_owned()));
+        // With another driver, those that can have one.
+        let fits = |name: &str| args.fs.is_none() || takes_fs(suites, name);
+        let usual = DEFAULT.iter().filter(|(name, _)| fits(name));
+        names.extend(usual.map(|(name, _)| (*name).to_owned()));
+    }
+    if names.iter().any(|name| name == fstests::NAME) {
+        fstests::check(args)?;
+        let checks = Vec::new();
+        return Ok(Chosen { checks, names });
+    }
+    if let Some(option) = fstests::option(args) {
+        return Err(exit::error(
+            Exit::Usage,
+            format!("--{option} is for suite {} only", fstests::NAME),
+        ));
     }
     for name in names.iter().filter(|name| !is_check(name)) {
         suites::find(suites, name, CHECKS)?;
@@ -79,6 +94,11 @@ pub fn of_suite(args: &TestArgs, name: &str) -> TestArgs {
         args.filter = part.and_then(|(_, filter)| filter.map(str::to_owned));
     }
     args
+}
+
+fn takes_fs(suites: &Suites, name: &str) -> bool {
+    let suite = suites.get(name);
+    suite.is_some_and(|suite| suite.takes.iter().any(|option| option == "fs"))
 }
 
 fn is_check(name: &str) -> bool {
@@ -249,6 +269,7 @@ pub fn list(project: &Project, args: &TestArgs) -> anyhow::Result<()> {
         let document = json!({ "checks": checks, "suites": documents });
         println!("{}", serde_json::to_string_pretty(&document)?);
     } else if args.suites.is_empty() && args.filter.is_none() {
+        println!("{:<14} {}", fstests::NAME, fstests::ABOUT);
         println!("with {FIRST}, and by name: {}", checks.join(", "));
         println!("\"cargo xtask test SUITE --list\" shows the tests of a suite, for --filter");
     } else {

@@ -44,6 +44,7 @@ impl Asked {
         if project.flavor != Flavor::Dev {
             names.push(project.flavor.name());
         }
+        names.extend(project.extra);
         let mut asked = Asked::default();
         let mut mistakes = Vec::new();
         for name in names {
@@ -69,7 +70,7 @@ impl Asked {
             Exit::Config,
             format!(
                 "the configuration \"{}\" contradicts itself:\n  {text}",
-                project.flavor.name()
+                project.config_name()
             ),
         ))
     }
@@ -282,7 +283,7 @@ pub fn make(
     let log = project.new_log("config")?;
     let step = Step::new(
         "config",
-        format!("{}, {} symbols", project.flavor.name(), asked.len()),
+        format!("{}, {} symbols", project.config_name(), asked.len()),
     )
     .log(&log);
     fs::create_dir_all(build_dir)?;
@@ -309,7 +310,7 @@ pub fn make(
             format!(
                 "linux of {} cannot be configured as \"{}\":{lines}{hint}",
                 tree.path.display(),
-                project.flavor.name()
+                project.config_name()
             ),
         ));
     }

@@ -264,6 +264,7 @@ fn leak(project: &Project, kernel: &Kernel) -> anyhow::Result<()> {
         limits: Vm::load(project)?.limits(&project.opts, None),
         gdb: false,
         counting: None,
+        memory: None,
         extra: Vec::new(),
     };
     let run = guest::run(project, kernel, &plan, &mut Unobserved)?;

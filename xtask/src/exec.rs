@@ -108,6 +108,7 @@ impl Program<'_> {
             limits,
             gdb: self.debugger.is_some(),
             counting: None,
+            memory: None,
             extra: Vec::new(),
         };
         let mut observer = HandOn {

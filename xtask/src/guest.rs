@@ -52,6 +52,8 @@ pub struct Plan<'a> {
     /// The benchmark on whose machine the guest's clock counts instructions; only
     /// TCG can do that.
     pub counting: Option<&'static str>,
+    /// MiB of memory, where the machine's are not enough.
+    pub memory: Option<u32>,
     /// The user's own arguments for QEMU.
     pub extra: Vec<OsString>,
 }
@@ -81,6 +83,8 @@ pub enum Use {
     Kept,
     /// It is the user's: writes and flushes go to the file itself.
     Own,
+    /// There is no image: the disk is empty, of so many bytes, and goes with the run.
+    Blank(u64),
     /// Writes and flushes are recorded; the guest reads the recording from a disk
     /// whose serial ends in `-log`.
     Recorded,
@@ -129,10 +133,11 @@ pub fn run(
     plan: &Plan,
     observer: &mut dyn Observer,
 ) -> anyhow::Result<Run> {
-    let vm = match plan.counting {
+    let mut vm = match plan.counting {
         Some(benchmark) => Vm::load(project)?.counting(benchmark)?,
         None => Vm::load(project)?,
     };
+    vm.memory = vm.memory.max(plan.memory.unwrap_or(0));
     let lists = Lists::load(project)?;
     let qemu = accel::qemu()?;
     let host = Machine::new(project, &qemu);
@@ -234,6 +239,11 @@ impl Setup<'_> {
                 (Use::Scratch, _) => (disk.file.clone(), Access::Snapshot),
                 (Use::Own, _) => (disk.file.clone(), Access::Own),
                 (Use::Checked(_) | Use::Kept, _) => (copy()?, Access::Write),
+                (Use::Blank(size), _) => {
+                    let file = folder.disk(index);
+                    fs::File::create(&file)?.set_len(size)?;
+                    (file, Access::Write)
+                }
                 (Use::Recorded, Some(old)) => {
                     recording = Some(old.clone());
                     (disk.file.clone(), Access::Snapshot)
@@ -312,6 +322,11 @@ impl Setup<'_> {
             seconds: begin.elapsed().as_secs_f64(),
         };
         folder.finish(&record, self.project.opts.keep)?;
+        for (index, disk) in plan.disks.iter().enumerate() {
+            if matches!(disk.use_as, Use::Blank(_)) && !self.project.opts.keep {
+                fs::remove_file(folder.disk(index))?;
+            }
+        }
         Ok(Run { folder, record })
     }
 

@@ -206,7 +206,7 @@ fn empty_parts(project: &Project, name: &str, parts: &[(&str, u64)]) -> anyhow::
 }
 
 /// A key to which everything an image depends on is added.
-fn key(kind: &str) -> anyhow::Result<Hasher> {
+pub fn key(kind: &str) -> anyhow::Result<Hasher> {
     let tools = Cmd::new("mke2fs").arg("-V").output()?;
     let mut key = Hasher::default();
     // The packer's layout is part of a disk, too.
@@ -218,7 +218,7 @@ fn key(kind: &str) -> anyhow::Result<Hasher> {
 
 /// The cached disk of this key, or a new one: `make` leaves the file `disk` in
 /// the folder that it gets.
-fn disk(
+pub fn disk(
     project: &Project,
     serial: &str,
     key: Hasher,

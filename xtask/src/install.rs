@@ -3,11 +3,9 @@
 //! The tools that the steps need: whether they are here, their Debian packages,
 //! and installing them.
 
-pub use tools::{BUILD, GUEST, SOURCE, Tool, compilers, for_build, for_tests, program};
+pub use tools::{BUILD, GUEST, SOURCE, Tool, compilers, for_build, for_tests, known, program};
 
 mod tools;
-
-use tools::known;
 
 use crate::exit::{self, Exit};
 use crate::project::Project;

@@ -42,6 +42,7 @@ pub mod debugger;
 pub mod decode;
 pub mod exec;
 pub mod fsck;
+pub mod fstests;
 pub mod guest;
 pub mod guest_tools;
 pub mod host_tests;

@@ -10,6 +10,7 @@ pub use choice::{Accel, Arch, Flavor, Format};
 #[cfg(test)]
 mod tests;
 
+use crate::fstests::select::Shard;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -161,11 +162,11 @@ pub enum Verb {
     /// Run one command in a fresh guest with our standard input; hand on its output and exit status
     Exec(ExecArgs),
     /// Run test suites and judge them
-    Test(TestArgs),
+    Test(Box<TestArgs>),
     /// Measure, so that the figures repeat on any host
     #[command(subcommand)]
     Bench(BenchVerb),
-    /// Judge a saved console log or KTAP stream again, without a guest
+    /// Judge saved console logs, KTAP streams or reports again, without a guest
     Report(ReportArgs),
     /// Remove what this checkout and its cache hold
     Clean(CleanArgs),
@@ -303,8 +304,26 @@ pub struct TestArgs {
     #[arg(long)]
     pub strict: bool,
     /// The file system driver to test: rext2, or as a control ext2, ext4 or xfs
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, visible_alias = "on", value_name = "TYPE")]
     pub fs: Option<String>,
+    /// Suite fstests: the fstests tree, which you have built
+    #[arg(long, value_name = "DIR")]
+    pub fstests: Option<PathBuf>,
+    /// Suite fstests: the tests of this group, such as quick or auto; may be given several times
+    #[arg(short, long, value_name = "GROUP", value_delimiter = ',')]
+    pub group: Vec<String>,
+    /// Suite fstests: this test, such as generic/013; may be given several times
+    #[arg(short, long, value_name = "TEST", value_delimiter = ',')]
+    pub test: Vec<String>,
+    /// Suite fstests: the i-th of n parts of the tests; report merges their JSON
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+    /// Suite fstests: seconds that one test may take [default: 600]
+    #[arg(long, value_name = "SECONDS")]
+    pub limit: Option<u64>,
+    /// Suite fstests: write the results to the stored baseline
+    #[arg(long)]
+    pub accept: bool,
     /// Break the kernel on purpose, once for each patch in patches/BASE/mutants, and demand that
     /// the rows that the patch names fail; --filter takes the mutants whose name contains the text
     #[arg(long)]
@@ -364,9 +383,9 @@ pub struct CostArgs {
 #[derive(Args, Debug, Clone, Default)]
 pub struct ReportArgs {
     /// The folder of a run or a file in it, such as console.log; a JSON report of test; any
-    /// kernel log or KTAP stream
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    /// kernel log or KTAP stream; of several reports of fstests one is made
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
 }
 
 /// `clean`.

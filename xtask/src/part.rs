@@ -6,6 +6,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 
 use crate::exit::Exit;
+use crate::fstests::table::Results;
 use crate::ktap::{Outcome, Test};
 use crate::rundir::{Folder, Record};
 use crate::verdict::Verdict;
@@ -36,6 +37,9 @@ pub struct Part {
     pub cases: Vec<Case>,
     /// The verdict on a guest.
     pub verdict: Option<Verdict>,
+    /// The results of fstests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fstests: Option<Results>,
 }
 
 /// One test of a part.
@@ -95,6 +99,7 @@ impl Part {
             repeat: repeat.to_owned(),
             cases,
             verdict: None,
+            fstests: None,
         }
     }
 
@@ -121,6 +126,7 @@ impl Part {
             repeat: repeat.to_owned(),
             cases: Vec::new(),
             verdict: None,
+            fstests: None,
         }
     }
 
@@ -152,6 +158,7 @@ impl Part {
                 .map(Case::of_test)
                 .collect(),
             verdict: Some(verdict),
+            fstests: None,
         }
     }
 }
@@ -197,6 +204,7 @@ mod tests {
             repeat: String::new(),
             cases: Vec::new(),
             verdict: None,
+            fstests: None,
         }
     }
 

@@ -49,6 +49,8 @@ pub struct Project {
     pub base: Base,
     /// The configuration flavour.
     pub flavor: Flavor,
+    /// A fragment on top of the flavour, for a suite that needs a kernel of its own.
+    pub extra: Option<&'static str>,
     /// The cache, shared by checkouts.
     pub cache: PathBuf,
     /// The flags of this run.
@@ -91,6 +93,7 @@ impl Project {
             root: root.to_owned(),
             base,
             flavor: opts.flavor.unwrap_or_default(),
+            extra: None,
             cache: cache.to_owned(),
             opts: opts.clone(),
             make_args: Vec::new(),
@@ -101,6 +104,24 @@ impl Project {
     pub fn with_make_args(mut self, args: &[String]) -> Self {
         self.make_args = args.to_vec();
         self
+    }
+
+    /// The same with a fragment on top of the flavour, and symbols that overrule
+    /// the other fragments.
+    pub fn with_fragment(mut self, name: &'static str, set: &[&str]) -> Self {
+        self.extra = Some(name);
+        let set = set.iter().map(|symbol| symbol.to_string());
+        // The user's own have the last word.
+        self.opts.set.splice(0..0, set);
+        self
+    }
+
+    /// Flavour and fragment, a name for folders and for people.
+    pub fn config_name(&self) -> String {
+        match self.extra {
+            None => self.flavor.name().to_owned(),
+            Some(extra) => format!("{}-{extra}", self.flavor.name()),
+        }
     }
 
     // What the checkout contains.
@@ -138,6 +159,16 @@ impl Project {
     /// The costs of operations that were accepted last.
     pub fn accepted_costs(&self) -> PathBuf {
         self.qemu().join("bench/cost.tsv")
+    }
+
+    /// What is known about fstests.
+    pub fn fstests(&self) -> PathBuf {
+        self.qemu().join("fstests")
+    }
+
+    /// The stored results of fstests on a driver.
+    pub fn fstests_baseline(&self, on: &str) -> PathBuf {
+        self.fstests().join(format!("baseline-{on}.tsv"))
     }
 
     /// A Kconfig fragment by name.
@@ -202,7 +233,7 @@ impl Project {
     pub fn build_dir(&self, source: &Source) -> PathBuf {
         self.cache
             .join("build")
-            .join(format!("{}-{}", source.key, self.flavor.name()))
+            .join(format!("{}-{}", source.key, self.config_name()))
     }
 
     /// A published kernel.
@@ -219,7 +250,7 @@ impl Project {
     pub fn module_build(&self, source: &Source) -> PathBuf {
         self.cache
             .join("module-build")
-            .join(format!("{}-{}", source.key, self.flavor.name()))
+            .join(format!("{}-{}", source.key, self.config_name()))
     }
 
     /// The compiler cache, unless the user has one.

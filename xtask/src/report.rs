@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `report FILE`: judges again what an earlier run left behind, without a
+//! `report FILE…`: judges again what an earlier run left behind, without a
 //! guest: a run's folder, a JSON report, or anybody's kernel log or KTAP.
 
 use anyhow::{Context as _, bail, ensure};
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::console::{Kind, Lists};
 use crate::exit::{Exit, WithExit as _};
+use crate::fstests::{self, table::Results};
 use crate::host_tests;
 use crate::junit;
 use crate::ktap;
@@ -19,14 +20,41 @@ use crate::rundir::Folder;
 use crate::summary;
 use crate::verdict::{self, Verdict};
 
-/// Judges the file and prints the result.
+/// Judges the files and prints the result.
 pub fn run(project: &Project, args: &ReportArgs) -> anyhow::Result<Exit> {
     let lists = Lists::load(project)?;
-    let parts = parts(project, &args.file, &lists)
-        .with_context(|| format!("cannot judge {}", args.file.display()))
-        .exit(Exit::Usage)?;
+    let mut parts = Vec::new();
+    for file in &args.files {
+        let more = self::parts(project, file, &lists)
+            .with_context(|| format!("cannot judge {}", file.display()))
+            .exit(Exit::Usage)?;
+        parts.extend(more);
+    }
+    let parts = merged(project, parts).exit(Exit::Usage)?;
     print(&parts, project.opts.format)?;
     Ok(part::exit(&parts))
+}
+
+/// The same with one part for all shards of a run of fstests.
+fn merged(project: &Project, parts: Vec<Part>) -> anyhow::Result<Vec<Part>> {
+    let mut merged: Vec<Part> = Vec::new();
+    for part in parts {
+        let same = |other: &&mut Part| other.fstests.is_some() && other.name == part.name;
+        let Some(results) = &part.fstests else {
+            merged.push(part);
+            continue;
+        };
+        match merged.iter_mut().find(same) {
+            None => merged.push(part),
+            Some(other) => {
+                let mut all = other.fstests.take().context("no results of fstests")?;
+                all.merge(results.clone())?;
+                let seconds = other.seconds + part.seconds;
+                *other = fstests::judge(project, all, seconds, "")?;
+            }
+        }
+    }
+    Ok(merged)
 }
 
 /// Prints the parts of a test run, in the form that was asked for.
@@ -70,6 +98,12 @@ fn text(part: &Part) -> String {
         ),
     };
     match &part.verdict {
+        _ if part.fstests.is_some() => {
+            text.extend(part.fstests.iter().map(|results| results.text.as_str()));
+            text.extend(
+                (part.folder.iter()).map(|folder| format!("  run          {}\n", folder.display())),
+            );
+        }
         Some(verdict) => text.push_str(&summary::tests(verdict)),
         None => text.push_str(&summary::cases(&part.cases)),
     }
@@ -97,7 +131,7 @@ fn parts(project: &Project, file: &Path, lists: &Lists) -> anyhow::Result<Vec<Pa
     let bytes = fs::read(file)?;
     let text = String::from_utf8_lossy(&bytes);
     if text.trim_start().starts_with('{') {
-        return of_json(&text, lists);
+        return of_json(project, &text, lists);
     }
     ensure!(
         !text.trim_start().starts_with("<?xml"),
@@ -132,15 +166,22 @@ fn of_folder(folder: &Path, lists: &Lists) -> anyhow::Result<Part> {
     Ok(Part::of_run(record.name.clone(), &folder, &record, verdict))
 }
 
-/// The runs that a JSON report names are judged again. What ran on the host
+/// The runs that a JSON report names are judged again, and its results of fstests. What ran on the host
 /// left nothing to judge.
-fn of_json(text: &str, lists: &Lists) -> anyhow::Result<Vec<Part>> {
+fn of_json(project: &Project, text: &str, lists: &Lists) -> anyhow::Result<Vec<Part>> {
     let document: serde_json::Value = serde_json::from_str(text).context("not a JSON report")?;
     let parts = document["parts"].as_array().context("no parts in it")?;
-    let folders = parts.iter().filter_map(|part| part["folder"].as_str());
-    let judged: Vec<_> = folders
-        .map(|folder| of_folder(&PathBuf::from(folder), lists))
-        .collect::<anyhow::Result<_>>()?;
+    let mut judged = Vec::new();
+    for part in parts {
+        // All of it is in the report, which may come from another machine.
+        if let Ok(results) = serde_json::from_value::<Results>(part["fstests"].clone()) {
+            let seconds = part["seconds"].as_f64().unwrap_or_default();
+            let repeat = part["repeat"].as_str().unwrap_or_default();
+            judged.push(fstests::judge(project, results, seconds, repeat)?);
+        } else if let Some(folder) = part["folder"].as_str() {
+            judged.push(of_folder(&PathBuf::from(folder), lists)?);
+        }
+    }
     if judged.is_empty() {
         bail!("no guest's run is named in it, and only those leave something to judge again");
     }
@@ -201,6 +242,7 @@ fn of_text(name: &str, text: &str, lists: &Lists) -> Part {
             status: None,
             boot_ms: None,
         }),
+        fstests: None,
     }
 }
 

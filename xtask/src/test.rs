@@ -17,6 +17,7 @@ use crate::contract;
 use crate::decode;
 use crate::exit::{self, Exit};
 use crate::fetch;
+use crate::fstests;
 use crate::guest::{self, Observer, Plan};
 use crate::guest_tools;
 use crate::host_tests;
@@ -39,6 +40,9 @@ use crate::vm::Vm;
 pub fn run(project: &Project, args: &TestArgs) -> anyhow::Result<Exit> {
     let suites = suites::load(project)?;
     let Chosen { checks, names } = chosen::of(project, &suites, args)?;
+    if names.iter().any(|name| name == fstests::NAME) {
+        return fstests::run(project, args);
+    }
     let mut parts = Vec::new();
     for check in checks {
         parts.extend(self::check(project, args, check)?);
@@ -251,6 +255,7 @@ pub fn suite_run(
         limits: Vm::load(project)?.limits(&project.opts, Some(suite.timeout)),
         gdb: false,
         counting: None,
+        memory: None,
         extra: Vec::new(),
     };
     let step = Step::new("test", full_name(project, name));

@@ -77,6 +77,11 @@ impl<W: Write> Ktap<W> {
         self.line(&format!("{word} {} {name}{directive}", self.number))
     }
 
+    /// Says something about the next test, before it has a result.
+    pub fn note(&mut self, text: &str) -> io::Result<()> {
+        self.notes(text)
+    }
+
     fn notes(&mut self, text: &str) -> io::Result<()> {
         for line in text.lines() {
             self.line(&format!("# {line}"))?;

@@ -11,6 +11,7 @@ pub mod dio;
 pub mod disk;
 pub mod exercise;
 pub mod fs;
+pub mod fstests;
 pub mod fuzz;
 pub mod images;
 pub mod job;

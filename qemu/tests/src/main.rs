@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result};
 use rext2_tests::job::Job;
-use rext2_tests::{compare, cost, runner, rwf, stress, suite, timeline};
+use rext2_tests::{compare, cost, fstests, runner, rwf, stress, suite, timeline};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -41,6 +41,10 @@ fn run() -> Result<ExitCode> {
     if job.suite == "timeline" {
         timeline::run(&job)?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if job.suite == "fstests" {
+        let whole = fstests::run(&job, output()?)?;
+        return Ok(ExitCode::from(u8::from(!whole)));
     }
     if job.suite == "stress-worker" {
         stress::worker(&job)?;

@@ -110,8 +110,13 @@ impl Drop for Mount {
 
 /// Detaches whatever a case that died has left mounted.
 pub fn detach_all() -> Result<()> {
+    detach_below(Path::new(ROOT), &[])
+}
+
+/// Detaches what is mounted below a folder, but for these mounts.
+pub fn detach_below(folder: &Path, but: &[&Path]) -> Result<()> {
     for Mounted { target, .. } in mounts()?.into_iter().rev() {
-        if target.starts_with(ROOT) && target != Path::new(ROOT) {
+        if target.starts_with(folder) && target != folder && !but.contains(&target.as_path()) {
             unmount(&target, UnmountFlags::DETACH)
                 .context(format!("cannot detach {}", target.display()))?;
         }

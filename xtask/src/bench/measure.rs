@@ -76,6 +76,7 @@ pub fn run(
         limits: Vm::load(project)?.limits(&project.opts, Some(LIMIT)),
         gdb: false,
         counting: Some(name),
+        memory: None,
         extra: Vec::new(),
     };
     let step = Step::new("bench", format!("{name} ({})", project.flavor.name()));
