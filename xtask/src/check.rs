@@ -28,7 +28,8 @@ const FORMS: &[(&str, &[Format])] = &[
 pub fn run(project: &Project, cli: &Cli) -> anyhow::Result<()> {
     form(cli)?;
     let opts = &project.opts;
-    folder("--linux", opts.linux.as_deref())?;
+    let source = "give one that holds a kernel source, or an archive to --tarball";
+    folder("--linux", opts.linux.as_deref(), source)?;
     file("--tarball", opts.tarball.as_deref())?;
     match &cli.verb {
         Verb::Boot(args) => {
@@ -50,7 +51,8 @@ pub fn run(project: &Project, cli: &Cli) -> anyhow::Result<()> {
         }
         Verb::Test(args) => {
             file("--replay", args.replay.as_deref())?;
-            folder("--fstests", args.fstests.as_deref())?;
+            let tree = "give that of an fstests tree that you have built";
+            folder("--fstests", args.fstests.as_deref(), tree)?;
             match args.list {
                 true => Ok(()),
                 false => chosen::of(project, &suites::load(project)?, args).map(drop),
@@ -99,13 +101,12 @@ fn wrong(text: String) -> anyhow::Result<()> {
     Err(exit::error(Exit::Usage, text))
 }
 
-fn folder(option: &str, path: Option<&Path>) -> anyhow::Result<()> {
+fn folder(option: &str, path: Option<&Path>, next: &str) -> anyhow::Result<()> {
     match path {
         Some(path) if !path.exists() => wrong(missing(option, path)),
-        Some(path) if !path.is_dir() => wrong(format!(
-            "{option} {} is no folder; give one that holds a kernel source, or an archive to --tarball",
-            path.display()
-        )),
+        Some(path) if !path.is_dir() => {
+            wrong(format!("{option} {} is no folder; {next}", path.display()))
+        }
         _ => Ok(()),
     }
 }

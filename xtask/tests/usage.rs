@@ -40,6 +40,11 @@ fn a_dry_run_judges_its_arguments_first() {
             2,
             "--replay /nonexistent",
         ),
+        (
+            "test fstests --fstests /dev/null",
+            2,
+            "is no folder; give that of an fstests tree",
+        ),
         ("boot --image /nonexistent", 2, "--image /nonexistent"),
         ("boot --image /", 2, "--image / is no file"),
         (
