@@ -140,6 +140,7 @@ fn write_shared<'k>(req: WriteReq<'k, Rext2>) -> Result<Outcome<'k>> {
 /// Writes to new blocks: in the range that was reserved behind the end of the file, or in front of it.
 fn fill_blocks<'k>(fill: Fill<'k, Rext2>, range: Option<Reserved>) -> Result<Outcome<'k>> {
     let file = fill.inode();
+    // Whoever waits needs no request of our own, which would be allocated for nothing.
     let (submitted, blocks) = if fill.is_async() {
         file.data().begin_fill();
         match fill.submit_background(Background::new(range)) {

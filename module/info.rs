@@ -34,7 +34,7 @@ pub(crate) struct Info {
     last_found: AtomicU32,
     /// The block of a directory in which there was room last.
     last_room: AtomicU32,
-    /// What was allocated in holes and is not filled yet: see [`Pending`].
+    /// What was allocated in holes and is not filled yet: see [`Info::pending`].
     pending: AtomicU64,
     /// What was allocated for shared mappings and may not be on the disk yet.
     faulted: AtomicU64,
